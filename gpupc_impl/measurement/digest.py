@@ -5,18 +5,25 @@ kernel), a module or an environment variable with a library. Comments and docstr
 """
 
 import ast
+import atexit
+import contextlib
 import functools
 import hashlib
 import importlib.util
 import os
 import re
+import sys
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
+from gpupc_impl.backends import KernelCompilationError
 from gpupc_impl.backends.base import PACKAGE_ROOT
+from gpupc_impl.backends.simt.build import open_cache
 from gpupc_impl.backends.sources import file_stamp, includes_of
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.files import read_json, save_json
 from gpupc_impl.core.registry import Method, UnknownMethod, get_method
 
 ROOT = PACKAGE_ROOT.parent
@@ -95,60 +102,118 @@ def _files_of(root: str) -> list[Path]:
 
 def _libraries(path: Path) -> list[Path]:
     """Return the libraries that environment variables name; one that is not set names the present folder."""
-    variables = re.findall(r'"(GPUPC_\w+_LIBRARY)"', path.read_text(encoding="utf-8"))
+    variables = _facts(path, *file_stamp(path))["libraries"] if path.suffix == ".py" else []
     return [Path(os.environ.get(variable, "")).resolve() for variable in variables]
 
 
 @functools.cache
 def _leads_to(path: Path, named: bool, modified: int, size: int) -> list[Path]:
     """Return the files of the modules that a Python file imports, and the files and modules that its strings name."""
-    modules: set[str] = set()
+    facts = _facts(path, modified, size)
     found: list[Path] = []
-    for node in ast.walk(_tree(path, modified, size)):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            folder = ROOT.joinpath(*node.module.split("."))
-            names = {alias.name for alias in node.names}
-            modules |= {f"{node.module}.{name}" for name in names}
-            modules |= set() if names <= {path.stem for path in folder.glob("*")} else {node.module}
-        elif isinstance(node, ast.JoinedStr):  # A star is what is inserted.
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in node.values)
-            found += path.parent.rglob(text.rpartition("/")[2]) if text.endswith(CPP) else []
-            found += ROOT.glob(text.replace(".", "/") + ".py") if named and re.fullmatch(r"\w+\.[\w.*]+", text) else []
-        elif isinstance(node, ast.Constant) and re.fullmatch(r"[\w-][\w./-]*\.\w+", str(node.value)):
-            modules |= {str(node.value)} if named else set()
-            files = ((folder / str(node.value)).resolve() for folder in (path.parent, PACKAGE_ROOT))
-            found += (file for file in files if file.suffix != ".py")
+    modules = {*facts["imports"], *(facts["strings"] if named else ())}
+    for module, *names in facts["names"]:
+        modules |= {f"{module}.{name}" for name in names}
+        modules |= set() if _stems(ROOT.joinpath(*module.split("."))).issuperset(names) else {module}
+    for text in facts["patterns"]:
+        found += path.parent.rglob(text.rpartition("/")[2]) if text.endswith(CPP) else []
+        found += ROOT.glob(text.replace(".", "/") + ".py") if named and re.fullmatch(r"\w+\.[\w.*]+", text) else []
+    for text in facts["strings"]:
+        files = ((folder / text).resolve() for folder in (path.parent, PACKAGE_ROOT))
+        found += (file for file in files if file.suffix != ".py")
     for steps in (module.split(".") for module in modules):
         found += [ROOT.joinpath(*steps).with_suffix(".py"), ROOT.joinpath(*steps, "__init__.py")]
         found += (ROOT.joinpath(*steps[:end], "__init__.py") for end in range(2, len(steps)))
     return [file for file in found if file.is_file()]
 
 
+def _stems(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*")}
+
+
+# --- what a Python file says ---------------------------------------------------------------------------------------
+
+
 @functools.cache
-def _tree(path: Path, modified: int, size: int) -> ast.Module:
-    """Return the syntax tree of a file without docstrings and imports for types."""
-    tree = ast.parse(path.read_bytes())
+def _facts(path: Path, modified: int, size: int) -> dict[str, Any]:
+    """Return what `_read` does; to read all files takes seconds, so it is kept for later processes."""
+    kept = _kept()
+    key = f"{path} {modified} {size}"
+    if key not in kept:
+        kept[key] = _read(path)
+        _keep_at_exit()
+    found: dict[str, Any] = kept[key]
+    return found
+
+
+@functools.cache
+def _kept() -> dict[str, Any]:
+    """Return the facts that earlier processes have kept, by file and stamp."""
+    with contextlib.suppress(KernelCompilationError, OSError, ValueError):  # no place for it, or a damaged file
+        return dict(read_json(_place()))
+    return {}
+
+
+def _place() -> Path:
+    reader = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
+    return open_cache("digests") / f"{reader}.json"
+
+
+@functools.cache
+def _keep_at_exit() -> None:
+    atexit.register(_keep)
+
+
+def _keep() -> None:
+    """Keep the facts about files that are still as they were."""
+    there: dict[str, Any] = {}
+    for key, facts in _kept().items():
+        with contextlib.suppress(OSError):
+            path, *stamp = key.rsplit(" ", 2)
+            there |= {key: facts} if file_stamp(path) == tuple(map(int, stamp)) else {}
+    with contextlib.suppress(KernelCompilationError, OSError):
+        save_json(there, _place())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the modules that a Python file imports, names with the modules from which it imports them, strings that
+    may name files or modules, those with a star for what is inserted, names of libraries, and the sha256 of what
+    Python acts on: the syntax tree without docstrings and imports for types."""
+    text = path.read_bytes()
+    tree = ast.parse(text)
+    facts: dict[str, Any] = {kind: [] for kind in ("imports", "names", "strings", "patterns")}
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             types = [part for part in body if isinstance(part, ast.If) and "TYPE_CHECKING" in ast.dump(part.test)]
             words = [part for part in body if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
             node.body = [part for part in body if part not in types + words]  # type: ignore[attr-defined]
-    return tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            facts["imports"] += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            facts["names"].append([node.module, *(alias.name for alias in node.names)])
+        elif isinstance(node, ast.JoinedStr):
+            parts = (str(part.value) if isinstance(part, ast.Constant) else "*" for part in node.values)
+            facts["patterns"].append("".join(parts))
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"[\w-][\w./-]*\.\w+", str(node.value)):
+            facts["strings"].append(str(node.value))
+    code = ast.dump(tree).replace(", type_params=[]", "")  # a field of Python 3.12
+    libraries = re.findall(r'"(GPUPC_\w+_LIBRARY)"', text.decode("utf-8"))
+    return {**facts, "libraries": libraries, "sha256": hashlib.sha256(code.encode()).hexdigest()}
 
 
 def _sha256(files: Iterable[Path]) -> str:
-    contents = sorted(hashlib.sha256(_content(path, *file_stamp(path))).digest() for path in files)
+    contents = sorted(bytes.fromhex(_sha256_of(path, *file_stamp(path))) for path in files)
     return hashlib.sha256(b"".join(contents)).hexdigest()
 
 
 @functools.cache
-def _content(path: Path, modified: int, size: int) -> bytes:
-    """Return what Python or a compiler acts on in a file."""
+def _sha256_of(path: Path, modified: int, size: int) -> str:
+    """Return the digest of what Python or a compiler acts on in a file."""
     if path.suffix == ".py":
-        return ast.dump(_tree(path, modified, size)).replace(", type_params=[]", "").encode()  # a field of Python 3.12
+        return str(_facts(path, modified, size)["sha256"])
+    content = path.read_bytes()
     if path.suffix in CPP:
-        code = COMMENT_IN_CPP.sub(lambda found: found[1] or " ", path.read_text(encoding="utf-8"))
-        return " ".join(code.split()).encode()
-    return path.read_bytes()
+        code = COMMENT_IN_CPP.sub(lambda found: found[1] or " ", content.decode("utf-8"))
+        content = " ".join(code.split()).encode()
+    return hashlib.sha256(content).hexdigest()

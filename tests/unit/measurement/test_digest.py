@@ -98,7 +98,7 @@ def test_an_edit_changes_a_digest_unless_it_is_of_words(tmp_path, suffix, one, o
     paths = [tmp_path / f"{name}{suffix}" for name in ("one", "other")]
     for path, text in zip(paths, (one, other), strict=True):
         path.write_text(text)
-    contents = [digest._content(path, 0, 0) for path in paths]
+    contents = [digest._sha256_of(path, 0, 0) for path in paths]
     assert (contents[0] == contents[1]) == same
 
 
