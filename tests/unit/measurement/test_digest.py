@@ -1,6 +1,8 @@
 """What the sources of a script and of a method are, and which edits change a digest."""
 
+import os
 import re
+import subprocess
 import sys
 
 import pytest
@@ -100,6 +102,22 @@ def test_an_edit_changes_a_digest_unless_it_is_of_words(tmp_path, suffix, one, o
         path.write_text(text)
     contents = [digest._sha256_of(path, 0, 0) for path in paths]
     assert (contents[0] == contents[1]) == same
+
+
+def test_what_files_say_is_kept_for_later_processes(tmp_path):
+    """A process that finds it reads no Python file; one that finds a damaged file reads all, with the same digest."""
+    code = "from gpupc_impl.measurement import digest; {}; print(digest.digest('workflow/scripts/verify.py'))"
+    environment = os.environ | {"GPUPC_CACHE_DIR": str(tmp_path / "cache")}
+
+    def digest_after(statement):
+        command = [sys.executable, "-c", code.format(statement)]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+
+    first = digest_after("pass")
+    assert digest_after("digest._read = None") == first
+    (kept,) = (tmp_path / "cache/digests").iterdir()
+    kept.write_text(kept.read_text()[:-10])
+    assert digest_after("pass") == first == digest_after("digest._read = None")
 
 
 def test_every_method_counts_the_kernels_it_can_run_and_no_other_familys_code():
