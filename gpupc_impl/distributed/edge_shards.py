@@ -172,7 +172,8 @@ class EdgeShards:
             removed = np.flatnonzero(is_removed)
             run = np.repeat(np.arange(len(shard.starts) - 1), np.diff(shard.starts))[removed]
             first, second = shard.edges(removed, run).T
-            counts[1:] += np.bincount(second, minlength=self._p)
+            own = slice(shard.rows.start + 1, shard.rows.stop + 1)
+            counts[own] = np.bincount(second - shard.rows.start, minlength=own.stop - own.start)
             rows.append(first)
             members.append(shard.members_of(removed).astype(np.int32))
         by_second = np.concatenate(members), np.concatenate(rows)

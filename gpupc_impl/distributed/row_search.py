@@ -72,9 +72,9 @@ class RowSearch:
         self._is_left = backend.full(len(rows), True, np.bool_)
         self._required: Any = None
         if problem.fixed is not None:  # required edges are tested like others, and the results are dropped
-            pairs, to_number = problem.fixed.required, np.array([problem.n_variables, 1])
-            slots = rows.astype(np.int64) * problem.n_variables + graph.neighbours
-            self._required = backend.upload(np.isin(slots, np.concatenate([pairs, pairs[:, ::-1]]) @ to_number))
+            required = np.zeros(len(rows), bool)
+            required[graph.edge_slots(problem.fixed.required)] = True
+            self._required = backend.upload(required)
 
     def level(self, library: Any, level: int, rows: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, Any, Any]:
         """Test the sets of (k,) rows, ascending, with (k,) degrees above the level.

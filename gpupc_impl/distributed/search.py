@@ -65,7 +65,7 @@ class DistributedSearch(LevelSearch):
         self._to_number = np.array([self.p, 1])  # the numbers ``pairs @ _to_number`` have the order of the pairs
         # The edges i < j after levels 0 and 1 as ascending numbers, whether each is left, and the degrees of variables.
         self._numbers, self._is_left, self._degrees = np.empty(0, np.int64), np.empty(0, bool), np.zeros(self.p, int)
-        self._has_graph: Team | None = None  # the workers that have the graph of the later levels
+        self._has_graph = False  # whether the workers have the graph of the later levels
         self._adjacency: np.ndarray | None = None
         self._folder: ResultFolder | None = None
         if named := run.params["folder"]:
@@ -114,7 +114,7 @@ class DistributedSearch(LevelSearch):
 
     def close(self) -> None:
         """Free the memory of the workers."""
-        team, self._team = self._team, None
+        team, self._team, self._has_graph = self._team, None, False
         if team is not None:
             team.close()
 
@@ -194,10 +194,10 @@ class DistributedSearch(LevelSearch):
             active &= ~fixed.without_tests(degrees)
         rows = np.flatnonzero(active)
         check_fit(self.problem, degrees, rows, level, self._memory)
-        if self._has_graph is not team:
+        if not self._has_graph:
             graph = RowGraph.from_pairs(self._edges(), self.p)
             team.on_all(lambda number, call: call(Worker.take_graph, graph))
-            self._has_graph = team
+            self._has_graph = True
         results = team.on_all(lambda number, call: call(Worker.search_rows, level, rows, degrees[rows]))
         counts, removed, facts = zip(*results, strict=True)
         totals = dict(zip(ROW_COUNTS, np.sum(counts, axis=0).tolist(), strict=True))

@@ -134,7 +134,6 @@ def _stems(folder: Path) -> set[str]:
 # --- what a Python file says ---------------------------------------------------------------------------------------
 
 
-@functools.cache
 def _facts(path: Path, modified: int, size: int) -> dict[str, Any]:
     """Return what `_read` does; to read all files takes seconds, so it is kept for later processes."""
     kept = _kept()

@@ -84,8 +84,9 @@ class Session:
         try:
             timed = chosen.search(self.problems[problem], _print_level if show_levels else None)
         except DeviceMemoryError as error:
-            # The budget is that of the setting, or smaller by a parameter of the method.
-            if chosen.backend is None or error.limit > (chosen.device_memory_limit or chosen.backend.memory_limit - 1):
+            # Without a budget of the setting, a parameter of the method may set one below the device's memory.
+            backend, budget = chosen.backend, chosen.device_memory_limit
+            if backend is None or (budget is None and error.limit >= backend.memory_limit):
                 raise
             raise Refused(str(error)) from error
         skeleton, digests = timed.value, digests_of(timed.value)
