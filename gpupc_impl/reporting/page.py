@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpupc_impl.reporting.catalogue import Entry
 from gpupc_impl.reporting.tables import Table, html_body, html_page, resource
+from gpupc_impl.verification.verify import misses_nothing
 
 ORDER = ("cuPC", "Out-of-Core", "gpuPC", "GPU-CMIknn", "Authors' programs", "Runtimes")
 """The order of the sections; further sections follow."""
@@ -21,14 +22,19 @@ KNOWN = ("alone", "random", "near-threshold", "convention", "explained")
 LIMITS = ("timeout", "oom", "refused")
 
 
-def outcome(records: Iterable[Mapping[str, str]], verification: Iterable[Mapping[str, str]]) -> tuple[bool, str]:
+def outcome(records: Sequence[Mapping[str, str]], verification: Iterable[Mapping[str, str]]) -> tuple[bool, str]:
     """Return whether every answer of this machine is right as far as is known, and a sentence that counts them."""
-    status = {(row["dataset"], row["setting"]): row["status"] for row in verification}
+    rows = {(row["dataset"], row["setting"]): row for row in verification}
+    there = {row["dataset.name"] for row in records if row["status"] != "skipped"}
     ended: dict[str, list[str]] = {}
     absent: Counter[str] = Counter()
     for row in records:
         run = row["dataset.name"], row["setting"]
-        end = status.get(run, "not verified") if row["status"] == "ok" else row["status"]
+        end = row["status"]
+        if end == "ok":
+            end = rows[run]["status"] if run in rows else "not verified"
+        elif end == "skipped" and run[0] in there and run in rows and misses_nothing(rows[run]):
+            end = "not run"  # only a compiler or a GPU is missing
         ended.setdefault(end, []).append(" ".join(run))
         if end == "skipped" and not row["why"].startswith("the config measures"):
             absent[row["why"].partition(": ")[0]] += 1  # the addresses that were tried follow

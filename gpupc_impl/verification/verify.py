@@ -15,6 +15,7 @@ import numpy as np
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.problem import Problem
+from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.integers import ceil_div
 from gpupc_impl.measurement.record import Record, load_records
@@ -112,6 +113,14 @@ def complaints(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         for row in rows
         if row["status"] == "unexplained"
     ]
+
+
+def misses_nothing(row: Mapping[str, Any]) -> bool:
+    """Return whether a setting was to run on its data set, and misses no program of its own; without an answer it then
+    lacks a compiler or a GPU."""
+    method = get_method(row["method"])
+    is_asked = not str(row["detail"]).startswith("the config measures")
+    return is_asked and row["backend"] in (*method.backends, "cpu") and method.unavailable() is None
 
 
 def verify_files(

@@ -154,6 +154,7 @@ def test_a_compiler_that(small, tmp_path, behaviour, status, why):
     assert f"cupc-e on tiny: {status}: " in said.read_text() or status == "timeout"
     assert statuses(tmp_path) == {"stable-serial": "ok", "cupc-e": status}
     assert why in record(tmp_path, "tiny", "cupc-e")["why"]
+    assert ("1 failed (tiny cupc-e)" in (tmp_path / "results/report.html").read_text()) == (status != "timeout")
     assert ("compiling cupc-e ahead took longer than 10 s" in said.read_text()) == (status == "timeout")
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(cxx) in (process.info["cmdline"] or [])]
     assert (tmp_path / "results/tables/cupc_table2.md").exists(), "tables are made of what there is"

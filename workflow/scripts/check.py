@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 from gpupc_impl.core.files import read_csv, read_json
-from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.record import load_tests
-from gpupc_impl.verification.verify import complaints
+from gpupc_impl.verification.verify import complaints, misses_nothing
 from workflow.lib.searches import FAILED
 
 files = snakemake.input
@@ -16,18 +15,8 @@ rows = [row for path in files.verification for row in read_csv(path)]
 differing = complaints(rows)
 facts = [read_json(path) for path in files.facts]
 absent = [each["name"] for each in facts if not each["available"]]
-
-
-def must_run(row):
-    """Return whether a setting without an answer was to give one here: a compiler or a GPU is missing, and no program
-    of its own."""
-    method = get_method(row["method"])
-    is_elsewhere = row["dataset"] in absent or row["backend"] not in (*method.backends, "cpu")
-    return not (is_elsewhere or row["detail"].startswith("the config measures") or method.unavailable())
-
-
-searches = [row for row in rows if "setting" in row]
-lacking = {(row["dataset"], row["setting"]) for row in searches if row["status"] == "not-run" and must_run(row)}
+searches = [row for row in rows if row["status"] == "not-run" and "setting" in row and row["dataset"] not in absent]
+lacking = {(row["dataset"], row["setting"]) for row in searches if misses_nothing(row)}
 ended = []
 for path in files.outcomes:
     for dataset, settings in read_json(path).items():

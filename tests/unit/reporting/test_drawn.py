@@ -170,6 +170,7 @@ def test_figures_and_tables_stand_in_the_report_in_the_papers_order(drawn):
         ({"a": "equal", "b": "alone", "c": "timeout", "d": "skipped"}, True, "1 known to differ, or without another"),
         ({"a": "equal", "b": "unexplained"}, False, "1 differ (data b); 0 failed; none is missing"),
         ({"a": "equal", "b": "error"}, False, "0 differ; 1 failed (data b)"),
+        ({"a": "equal", "pair-scan": "skipped"}, False, "0 differ; 1 failed (data pair-scan)"),  # it misses nothing
         ({"a": "skipped"}, False, "0 answers equal; 0 differ; 0 failed; 1 not there: no file"),
     ],
 )
@@ -179,7 +180,11 @@ def test_a_report_says_how_this_machine_s_runs_ended(ended, fine, words):
         {"dataset.name": "data", "setting": name, "status": "ok" if end in compared else end, "why": "no file"}
         for name, end in ended.items()
     ]
-    verification = [{"dataset": "data", "setting": name, "status": end} for name, end in ended.items()]
+    of_authors = {"method": "cupc-authors", "backend": "host", "detail": "no GPU"}
+    own = {"pair-scan": {**of_authors, "method": "pair-scan"}}
+    verification = [
+        {"dataset": "data", "setting": name, "status": end, **own.get(name, of_authors)} for name, end in ended.items()
+    ]
     found, text = outcome(records, verification)
     assert found == fine
     assert words in text
