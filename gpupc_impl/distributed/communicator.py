@@ -66,12 +66,18 @@ class Communicator(abc.ABC):
                     if owner != self.number:
                         for to, sent in zip(own, arrays, strict=True):
                             self._put(to[part], sent)
-        self.backend.synchronize()
-        self.all_gather(None)  # nobody changes an array that another worker still reads
+        self._wait()
 
-    def others(self, own: Sequence[Any], parts: Sequence[Part]) -> Iterator[tuple[slice, list[Any]]]:
-        """Yield each of this worker's parts with copies, on this device, of that part of the arrays of another worker:
-        once for each other worker. Called within `Backend.array_library`."""
+    def from_others(self, array: Any) -> Iterator[Any]:
+        """Yield copies on this device of an array that every worker has on its own."""
+        self.backend.synchronize()
+        for number, sent in enumerate(self.all_gather(self._sent(array))):
+            if number != self.number:
+                yield self._copy(sent)
+
+    def least(self, library: Any, own: Sequence[Any], parts: Sequence[Part]) -> None:
+        """Set this worker's parts of the device arrays `own` to the least that any worker has there. Called within
+        `Backend.array_library`."""
         for some in self._messages(own, parts):
             mine = [
                 [[self._sent(array[part]) for array in own] for owner, part in some if owner == number != self.number]
@@ -81,7 +87,14 @@ class Communicator(abc.ABC):
             for number, arrays_of_parts in enumerate(self.exchange(mine)):
                 if number != self.number:
                     for part, arrays in zip(own_parts, arrays_of_parts, strict=True):
-                        yield part, [self._copy(sent) for sent in arrays]
+                        for array, sent in zip(own, arrays, strict=True):
+                            library.minimum(array[part], self._copy(sent), out=array[part])
+        self._wait()
+
+    def _wait(self) -> None:
+        """Wait until no worker reads the arrays of another one any more."""
+        self.backend.synchronize()
+        self.all_gather(None)
 
     def _messages(self, arrays: Sequence[Any], parts: Sequence[Part]) -> Iterator[list[Part]]:
         """Yield parts of arrays in groups of about `MESSAGE_BYTES`, the same on every worker, once the device has

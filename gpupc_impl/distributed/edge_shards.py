@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import copy
 import dataclasses
 import functools
 import itertools
+import mmap
+import platform
+import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -13,13 +19,19 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.backends.machine import available_cores
-from gpupc_impl.core.pairs import find, row_groups
-from gpupc_impl.core.result import NO_PAIRS, SeparatingSets
+from gpupc_impl.core import mapped_arrays
+from gpupc_impl.core.pairs import find, row_groups, row_starts
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.result import NO_PAIRS, SeparatingSets, Skeleton
 from gpupc_impl.core.result_folder import ResultFolder
+from gpupc_impl.integers import round_up
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 MOST_THREADS = 16  # upper bound on the threads that copy shards
+EDGE_BYTES = 5  # of a `Shard`
 BLOCK = 1 << 16  # the variables that 16 bits tell apart
+ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
+MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
 ARRAYS = ("starts", "partners", "members", "member_blocks", "left")
 
 
@@ -92,12 +104,35 @@ class Shard:
         return shard
 
 
-def keep(share: Share, read: Callable[[slice, np.ndarray], Sequence[np.ndarray]]) -> list[Shard]:
+class ReadyMemory:
+    """Memory for copies of arrays. Threads allocate its pages while devices compute, since new pages take longer than
+    copies."""
+
+    def __init__(self, size: int):
+        self._bytes, self._taken, self._lock = np.empty(size, np.uint8), 0, threading.Lock()
+        self._pool = ThreadPoolExecutor(min(MOST_THREADS, available_cores()))
+        for part in mapped_arrays.pieces(size, mapped_arrays.PIECE_BYTES):
+            self._pool.submit(self._bytes[part][:: mmap.PAGESIZE].fill, 0)
+
+    def copy(self, array: np.ndarray) -> np.ndarray:
+        """Return a copy of an array, in memory of its own once there is no more."""
+        self._pool.shutdown()  # waits for all pages
+        with self._lock:
+            start = self._taken
+            if start + array.nbytes > len(self._bytes):
+                return array.copy()
+            self._taken += round_up(array.nbytes, 64)
+        to = self._bytes[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(to, array)
+        return to
+
+
+def keep(share: Share, read: Callable[[slice, np.ndarray], Sequence[np.ndarray]], memory: ReadyMemory) -> list[Shard]:
     """Return the results of a worker's rows, which threads copy from page-locked memory while others are read: `read`
     gets a slice of edges and the place where each row of them begins, and returns the arrays of a shard."""
 
     def copied(rows: slice, arrays: Sequence[np.ndarray]) -> Shard:
-        return Shard(rows, *(array.copy() for array in arrays))
+        return Shard(rows, *map(memory.copy, arrays))
 
     threads, starts = min(MOST_THREADS, available_cores()), share.starts
     pending: collections.deque[Future[Shard]] = collections.deque()
@@ -206,16 +241,31 @@ class ShardedSets(SeparatingSets):
     """Separating sets, of which those of level 1, which are by far the most, stay in shards. An operation on all sets
     (`pairs`, `members`, a comparison, a file) converts them once, to up to 20 bytes a pair."""
 
-    def __init__(
-        self, adjacency: np.ndarray, edges: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]
-    ):
-        self._adjacency, self._edges, self.gaps = adjacency, edges, NO_PAIRS
+    def __init__(self, p: int, edges: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]):
+        """`edges` are the (k, 2) pairs i < j, ascending, that are left of `p` variables."""
+        self._p, self._edges, self.gaps = p, edges, NO_PAIRS
         self._shards, self._later = shards, later
-        self._later_sets = SeparatingSets.from_levels(adjacency, later)
+        self._later_sets = SeparatingSets.from_levels(without_edges(p), later)
+
+    @functools.cached_property
+    def _adjacency(self) -> np.ndarray:
+        graph = empty_graph(self._p)
+        # Nearly every entry is the first in its memory page, so threads share the allocation of pages.
+        ends = np.concatenate([self._edges, self._edges[:, ::-1]])
+
+        def connect(part: slice) -> None:
+            graph[ends[part, 0], ends[part, 1]] = True
+
+        in_threads(connect, mapped_arrays.pieces(len(ends), ENTRIES_AT_ONCE))
+        return graph
+
+    @functools.cached_property
+    def _edge_rows(self) -> np.ndarray:
+        return row_starts(self._edges, self._p)
 
     @functools.cached_property
     def _loaded(self) -> SeparatingSets:
-        return SeparatingSets.from_levels(self._adjacency, [self._shards.removed(), *self._later])
+        return SeparatingSets.from_levels(without_edges(self._p), [self._shards.removed(), *self._later])
 
     @property
     def pairs(self) -> np.ndarray:
@@ -230,7 +280,7 @@ class ShardedSets(SeparatingSets):
         return self._loaded._sizes
 
     def with_gaps(self, gaps: np.ndarray) -> ShardedSets:
-        sets = ShardedSets(self._adjacency, self._edges, self._shards, self._later)
+        sets = copy.copy(self)
         sets.gaps = gaps
         return sets
 
@@ -238,13 +288,18 @@ class ShardedSets(SeparatingSets):
     def edges(self) -> np.ndarray:
         return self._edges
 
-    def __getitem__(self, pair: tuple[int, int]) -> tuple[int, ...]:
-        if members := self._later_sets[pair]:
-            return members
+    def __len__(self) -> int:
+        return self._p * (self._p - 1) // 2 - len(self._edges) - len(self.gaps)
+
+    def __getitem__(self, pair: tuple[Any, Any]) -> tuple[Any, ...]:
+        if isinstance(pair[0], str):
+            return super().__getitem__(pair)
         i, j = sorted(map(int, pair))
-        if self._is_gap(i, j):
+        is_pair = 0 <= i < j < self._p
+        if not is_pair or self._is_gap(i, j) or j in self._edges[slice(*self._edge_rows[i : i + 2]), 1]:
             raise KeyError(pair)
-        return tuple(member for member in self._shards.members(np.array([[i, j]])).tolist() if member >= 0)
+        members = self._later_sets[i, j] or self._shards.members(np.array([[i, j]])).tolist()
+        return tuple(member for member in members if member >= 0)
 
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         pairs = np.asarray(pairs, np.int64)
@@ -276,3 +331,51 @@ class ShardedSets(SeparatingSets):
     def __reduce__(self) -> tuple[Any, ...]:
         loaded = self._loaded
         return SeparatingSets, (self._adjacency, loaded.pairs, loaded._sizes, loaded.members, self.gaps)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class WideSkeleton(Skeleton):
+    """A skeleton of very many variables. Its adjacency matrix is made when it is read, since each end of an edge takes
+    a page of memory."""
+
+    adjacency: np.ndarray = dataclasses.field(init=False)
+
+    @classmethod
+    def of(cls, skeleton: Skeleton) -> WideSkeleton:
+        values = {field.name: getattr(skeleton, field.name) for field in dataclasses.fields(cls) if field.init}
+        return cls(**values)
+
+    @classmethod
+    def of_arrays(cls, stored: Mapping[str, Any]) -> Skeleton:
+        return Skeleton.of_arrays(stored)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "adjacency":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.sepsets._adjacency
+
+    @property
+    def n_edges(self) -> int:
+        return len(self.edges)
+
+
+def without_edges(p: int) -> np.ndarray:
+    """Return a (p, p) adjacency matrix of False that takes no memory and cannot be changed."""
+    return np.broadcast_to(np.False_, (p, p))
+
+
+def empty_graph(p: int) -> np.ndarray:
+    """Return a (p, p) bool array of False, which on Linux takes only address space until edges are written to it."""
+    try:
+        if sys.platform != "linux" or p == 0:
+            return np.zeros((p, p), bool)
+        # NumPy's zeros would be refused if p^2 bytes exceed the memory, although hardly any page is ever written.
+        space = mmap.mmap(-1, p * p, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    except (MemoryError, OSError) as error:
+        raise InvalidProblem(
+            f"the adjacency matrix of {p:,} variables takes {p * p:,} bytes of address space, which this process "
+            f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or use the result's edges"
+        ) from error
+    with contextlib.suppress(OSError):  # Linux may lack huge pages
+        space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge then takes a page of 4 KiB, not of 2 MiB
+    return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Iterator
@@ -81,10 +82,16 @@ SCANS = {
     (from_row, second): _kernel(f"scan<{from_row}, {second}>".lower(), FILTER, EDGE_ROWS, CANDIDATES)
     for from_row, second in ((False, False), (False, True), (True, False))
 }
-FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values())
+GIVE, TAKE = _kernel("give_separated"), _kernel("take_separated")
+FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), GIVE, TAKE)
 
 EDGES = ("starts", "partners", "values")  # the arrays of edges (kernels/filter.cu, `EdgeRows`)
 STAGED_EDGES = 64  # open edges of a row, on average, from which on a thread block takes a row, and a warp otherwise
+EXCHANGED = 64  # the edges whose bits are exchanged at a time, relative to those that are read
+FIRST_CANDIDATES = 256
+"""Candidates of each worker's first block; later blocks become larger. A worker tests edges in vain that another worker
+separates at the same time, and the first candidates separate most edges."""
+
 SPARSENESS = 32
 """The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. The number is
 also an upper bound on the ratio of their bytes."""
@@ -191,6 +198,13 @@ class FilteredLevels:
         bounds = [0, *np.minimum(ends, last - first).tolist(), last - first]
         begin, end = bounds[workers.number :][:2]
         own = starts[begin : end + 1]
+        if with_level_one and workers.size > 1:
+            shares = [self._pieces(*starts[bounds[k : k + 2]].tolist()) for k in range(workers.size)]
+            turns = itertools.zip_longest(*shares)  # all workers are busy at the same time
+            parts = [(k, part) for turn in turns for k, part in enumerate(turn) if part]
+            with backend.array_library() as library:
+                workers.least(library, [self._edges["values"]], parts)
+            self._lap("level 1: exchange")
         counts = np.sum(workers.all_gather(self._counts), axis=0)
         share = Share(
             rows=slice(first + begin, first + end),
@@ -271,36 +285,40 @@ class FilteredLevels:
             # exchanges become rare.
             is_rare = tested is self._open and number & (number - 1)
             if not is_rare or candidates.stop == self.p or not open_edges:
-                self._exchange(library, tested, count)
+                self._exchange(tested, count)
             if not open_edges:
                 break
             progress_watcher.advance(candidates.stop, self.p, "candidates of level 1")
         for candidates, block in self._blocks(library, before if open_edges else 0, last, "j"):
             self._scan(True, tested, block, first, last, open_edges)
             self._lap("sets from j: tests")
-            self._exchange(library, tested, count)
+            self._exchange(tested, count)
             progress_watcher.advance(candidates.stop, before, "candidates of level 1, second pass")
         if tested is self._open:
+            copies = [tested["values"], tested["second_members"]]
+            parts = [(number % self._workers.size, part) for number, part in enumerate(self._pieces(0, count))]
+            self._workers.least(library, copies, parts)
+            self._workers.complete(copies, parts)
+            self._lap("level 1: exchange")
             self._use_copies(library, count)
 
-    def _exchange(self, library: Any, tested: dict[str, Any], edges: int) -> None:
-        """Take over the sets that other workers have found for edges, or for their copies."""
-        workers = self._workers
-        if workers.size == 1:
+    def _exchange(self, tested: dict[str, Any], edges: int) -> None:
+        """Take over which edges, or copies of edges, other workers have separated; their members follow at the end of
+        the level."""
+        if self._workers.size == 1:
             return
-        own = [tested[name] for name in ("partners", "values", "second_members") if name in tested]
-        size = max(1, min(self.plan.read, ceil_div(edges, workers.size)))
-        parts = [(number % workers.size, part) for number, part in enumerate(mapped_arrays.pieces(edges, size))]
-        for part, (their_partners, their_values, *their_seconds) in workers.others(own, parts):
-            partners, values, *seconds = (array[part] for array in own)
-            # Where both workers have separated an edge, the smaller member is the canonical one.
-            is_better = (their_partners >= SEPARATED) & ((partners < SEPARATED) | (their_values < values))
-            values[...] = library.where(is_better, their_values, values)
-            partners |= their_partners  # the same numbers, some with the bit SEPARATED
-            for mine, theirs in zip(seconds, their_seconds, strict=True):
-                library.minimum(mine, theirs, out=mine)
-        workers.complete(own, parts)
+        for part in mapped_arrays.pieces(edges, EXCHANGED * self.plan.read):
+            arrays, count = [tested["partners"][part], tested["values"][part]], np.int64(part.stop - part.start)
+            own, warps = self.backend.empty(ceil_div(int(count), 32), np.uint32), ceil_div(int(count), 32 * 32)
+            self._launch(GIVE, warps, [arrays[0], count, own])
+            for theirs in self._workers.from_others(own):
+                self._launch(TAKE, warps, [*arrays, count, theirs])
         self._lap("level 1: exchange")
+
+    def _pieces(self, begin: int, end: int) -> Iterator[slice]:
+        """Yield slices of edges of which a worker has memory for copies."""
+        for part in mapped_arrays.pieces(end - begin, self.plan.read):
+            yield slice(begin + part.start, begin + part.stop)
 
     def _scan(self, from_row: bool, tested: dict[str, Any], block: Any, first: int, last: int, open_edges: int) -> int:
         """Test edges with a block of candidates. Of the `open_edges` edges that were open before, it returns an upper
@@ -323,12 +341,12 @@ class FilteredLevels:
         """Yield the blocks of candidates below `stop`: the variables of the blocks that all workers have at the same
         time, and the `CANDIDATES` of this worker's own block, with its correlations with the variables below `last`."""
         workers, start, most = self._workers, 0, self.plan.candidates
-        if workers.size > 1 and stop:  # all workers have blocks of about the same number
-            most = min(most, round_up(ceil_div(stop, workers.size * ceil_div(stop, workers.size * most)), STEP))
         while start < stop:
-            most = min(most, stop - start)
-            own = min(start + workers.number * most, stop)
-            count, after = min(most, stop - own), min(start + workers.size * most, stop)
+            width = min(most, round_up(ceil_div(stop - start, workers.size), STEP))
+            if workers.size > 1:
+                width = min(width, max(FIRST_CANDIDATES, start // 2 // STEP * STEP))
+            own = min(start + workers.number * width, stop)
+            count, after = min(width, stop - own), min(start + workers.size * width, stop)
             candidates = CANDIDATES(first=own, count=count, **self._candidates)
             self.backend.fill(self._candidates["end"], 0)
             if count:
@@ -338,7 +356,7 @@ class FilteredLevels:
                 self._launch(NEIGHBOURS, last, [self._filter, candidates, np.int32(last)])
                 self._lap(f"sets from {side}: lists")
             if max(workers.all_gather(int(self.backend.download(self._candidates["end"])[0]))) > self.plan.neighbours:
-                most = max(STEP, most // 2 // STEP * STEP)  # the lists of so few candidates fit at any density
+                most = max(STEP, width // 2 // STEP * STEP)  # the lists of so few candidates fit at any density
                 continue
             yield slice(start, after), candidates
             start = after

@@ -15,6 +15,7 @@ from gpupc_impl.core.pc_stable import pc_stable
 from gpupc_impl.core.registry import InvalidParameter, Parameter, Run, get_method, method, needs_package
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.distributed import cluster
+from gpupc_impl.distributed.edge_shards import WideSkeleton
 from gpupc_impl.distributed.search import DistributedSearch
 from gpupc_impl.distributed.team import Team, open_threads
 from gpupc_impl.gaussian.problem import GaussianProblem
@@ -93,4 +94,5 @@ def distributed(problem: GaussianProblem, run: Run) -> Skeleton:
         search = stack.enter_context(contextlib.closing(DistributedSearch(problem, run, open_team)))
         params = {**params, "client": "given" if client else ""}  # an address is not recorded
         facts = {**run.facts, "params": params, "distributed": search.report}
-        return pc_stable(problem, search, facts=facts, progress=run.progress)
+        found = pc_stable(problem, search, facts=facts, progress=run.progress)
+        return WideSkeleton.of(found) if found.levels_run else found

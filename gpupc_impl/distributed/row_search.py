@@ -91,8 +91,7 @@ class RowSearch:
         size = max(1, MESSAGE_BYTES // keys.itemsize)
         parts = [(k % self._workers.size, part) for k, part in enumerate(mapped_arrays.pieces(len(keys), size))]
         if self._workers.size > 1:
-            for part, (theirs,) in self._workers.others([keys], parts):
-                library.minimum(keys[part], theirs, out=keys[part])
+            self._workers.least(library, [keys], parts)
             self._workers.complete([keys], parts)
         pairs, sets = self._separated(library, level, keys, starts)
         self._laps.lap("graph")

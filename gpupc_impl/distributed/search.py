@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import mmap
-import platform
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,29 +16,34 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.core.result_folder import ResultFolder
-from gpupc_impl.distributed.edge_shards import EdgeShards, Shard, ShardedSets, Share, keep
+from gpupc_impl.distributed.edge_shards import (
+    EDGE_BYTES,
+    EdgeShards,
+    ReadyMemory,
+    Shard,
+    ShardedSets,
+    Share,
+    keep,
+    without_edges,
+)
 from gpupc_impl.distributed.row_search import ROW_COUNTS, check_fit
 from gpupc_impl.distributed.team import Call, ClusterFailure, Team, WorkersLost
 from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.out_of_core.host_blocks import in_threads
 
 logger = logging.getLogger("gpupc_impl.distributed")
 
 Result = TypeVar("Result")
 
 ATTEMPTS = 4  # how often workers may begin the same step, before a search ends because they are lost again and again
-ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
-MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
 FORMAT = 6  # of the folder of a search
 
 
 class DistributedSearch(LevelSearch):
-    """One search, which holds its workers until `close`. It has no p x p matrix but that of the result, of which only
-    memory pages with edges are allocated. Levels 0 and 1 are run together, for one group of rows after another. Each of
-    these groups, and each later level, is made again by the workers that are left if one is lost meanwhile. What a
-    named folder has is not made at all."""
+    """One search, which holds its workers until `close`. It has no p x p matrix. Levels 0 and 1 are run together, for
+    one group of rows after another. Each of these groups, and each later level, is made again by the workers that are
+    left if one is lost meanwhile. What a named folder has is not made at all."""
 
     def __init__(self, problem: GaussianProblem, run: Run, open_team: Callable[[], Team]):
         if run.pmax:
@@ -66,7 +67,6 @@ class DistributedSearch(LevelSearch):
         # The edges i < j after levels 0 and 1 as ascending numbers, whether each is left, and the degrees of variables.
         self._numbers, self._is_left, self._degrees = np.empty(0, np.int64), np.empty(0, bool), np.zeros(self.p, int)
         self._has_graph = False  # whether the workers have the graph of the later levels
-        self._adjacency: np.ndarray | None = None
         self._folder: ResultFolder | None = None
         if named := run.params["folder"]:
             settings = {"format": FORMAT, "data": problem.fingerprint}
@@ -127,11 +127,13 @@ class DistributedSearch(LevelSearch):
 
     def _first_levels(self) -> list[LevelOutcome]:
         started, problem = time.perf_counter(), self.problem
-        self._adjacency = empty_graph(self.p)  # allocated before any work, so that a failure costs nothing
         shards, steps = self._shards, dict[str, float]()
         if self._folder is None or not shards.load(self._folder):
+            # Of independent variables, alpha is the share of pairs that level 0 leaves; dependent ones have more edges.
+            memory = ReadyMemory(int(problem.alpha * EDGE_BYTES * self.p * (self.p - 1) / 2))
             while shards.first < self.p:
-                self._on_workers(f"levels 0 and 1 from row {shards.first} on", self._run_group)
+                step = f"levels 0 and 1 from row {shards.first} on"
+                self._on_workers(step, lambda team: self._run_group(team, memory))
             facts = self._on_workers(
                 "the end of level 1", lambda team: team.on_all(lambda number, call: call(Worker.finish_first_levels))
             )
@@ -158,13 +160,13 @@ class DistributedSearch(LevelSearch):
         seconds = elapsed - of_zero
         return [zero, LevelOutcome(*self._count(), counts["tests"], undefined=counts["undefined"], seconds=seconds)]
 
-    def _run_group(self, team: Team) -> None:
+    def _run_group(self, team: Team, memory: ReadyMemory) -> None:
         """Run levels 0 and 1 for the next group of rows, and keep the results."""
         shards = self._shards
 
         def run(number: int, call: Call) -> tuple[Share, list[Shard]]:
             share: Share = call(Worker.run_group, shards.first)
-            return share, keep(share, lambda edges, starts: call(Worker.read, edges, starts))
+            return share, keep(share, lambda edges, starts: call(Worker.read, edges, starts), memory)
 
         shards.add(*zip(*team.on_all(run), strict=True))
 
@@ -227,37 +229,10 @@ class DistributedSearch(LevelSearch):
     # --- result ------------------------------------------------------------------------------------------------------
 
     def adjacency(self) -> np.ndarray:
-        adjacency = self._adjacency
-        if adjacency is None:  # no level was run
-            return complete_graph(self.p)
-        # Nearly every entry is the first in its memory page, so threads share the allocation of pages.
-        edges = self._edges()
-        ends = np.concatenate([edges, edges[:, ::-1]])
-
-        def connect(part: slice) -> None:
-            adjacency[ends[part, 0], ends[part, 1]] = True
-
-        in_threads(connect, mapped_arrays.pieces(len(ends), ENTRIES_AT_ONCE))
-        return adjacency
+        """Return a placeholder, from which `WideSkeleton` is made; the complete graph if no level was run."""
+        return without_edges(self.p) if self._first_outcomes else complete_graph(self.p)
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
-        if self._adjacency is None:
+        if not self._first_outcomes:
             return SeparatingSets.from_levels(adjacency, [])
-        return ShardedSets(adjacency, self._edges(), self._shards, self._later_sets)
-
-
-def empty_graph(p: int) -> np.ndarray:
-    """Return a (p, p) bool array of False, which on Linux takes only address space until edges are written to it."""
-    try:
-        if sys.platform != "linux" or p == 0:
-            return np.zeros((p, p), bool)
-        # NumPy's zeros would be refused if p^2 bytes exceed the memory, although hardly any page is ever written.
-        space = mmap.mmap(-1, p * p, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
-    except (MemoryError, OSError) as error:
-        raise InvalidProblem(
-            f"the adjacency matrix of {p:,} variables takes {p * p:,} bytes of address space, which this process "
-            f"cannot have ({error}): raise its limit (ulimit -v, vm.overcommit_memory), or take fewer variables"
-        ) from error
-    with contextlib.suppress(OSError):  # Linux may lack huge pages
-        space.madvise(mmap.MADV_NOHUGEPAGE)  # an edge then takes a page of 4 KiB, not of 2 MiB
-    return np.frombuffer(space, np.uint8).view(bool).reshape(p, p)
+        return ShardedSets(self.p, self._edges(), self._shards, self._later_sets)

@@ -38,7 +38,7 @@ from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import cluster, communicator, filter_plan, products
 from gpupc_impl.distributed import filter as filtered
 from gpupc_impl.distributed.correlations import fixed_order_problem
-from gpupc_impl.distributed.search import empty_graph
+from gpupc_impl.distributed.edge_shards import empty_graph
 from gpupc_impl.distributed.team import ClusterFailure
 from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.integers import round_up
@@ -338,7 +338,9 @@ def test_sets_are_read_when_they_are_asked_for(tmp_path):
     x = sample(6, 100, 60, 4)
     result, expected = search(x), in_core(x, 0.05)
     assert len(result.sepsets) == len(expected.sepsets)
-    assert "_loaded" not in vars(result.sepsets)
+    assert result.n_edges == expected.n_edges
+    assert result.sepsets[result.names[0], result.names[1]] == expected.sepsets[expected.names[0], expected.names[1]]
+    assert not {"_loaded", "_adjacency"} & {*vars(result.sepsets)}
     assert pickle.loads(pickle.dumps(result.sepsets)) == expected.sepsets
     result.save(tmp_path / "found.npz")
     assert type(result).load(tmp_path / "found.npz") == expected
@@ -350,7 +352,7 @@ def test_the_adjacency_matrix_takes_address_space_only():
     assert wide[150_000].sum() == 1
     limited = (
         "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); "
-        "from gpupc_impl.distributed.search import empty_graph"
+        "from gpupc_impl.distributed.edge_shards import empty_graph"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"{limited}; empty_graph(200_000)"], cwd=ROOT, capture_output=True, text=True

@@ -568,3 +568,29 @@ __global__ void __launch_bounds__(256, 4)
     }
     scanner.add_to(counters, open);
 }
+
+// Writes a bit for each of some edges that is separated. A warp takes a range of words.
+__global__ void give_separated(const unsigned* partners, long long edges, unsigned* words) {
+    const WarpRows own(static_cast<int>((edges + LANES - 1) / LANES));
+    for (int w = own.first; w < own.last; ++w) {
+        const long long first = static_cast<long long>(w) * LANES;
+        const unsigned separated = ballot(static_cast<int>(min(edges - first, static_cast<long long>(LANES))),
+                                          [&](int lane) { return (partners[first + lane] & SEPARATED) != 0; });
+        if (warp_leader()) words[w] = separated;
+    }
+}
+
+// Separates the edges that another worker has separated, with NO_MEMBER in place of its member. The least value of all
+// workers is then the first member that separates the edge.
+__global__ void take_separated(unsigned* partners, unsigned* values, long long edges, const unsigned* words) {
+    const WarpRows own(static_cast<int>((edges + LANES - 1) / LANES));
+    for (int w = own.first; w < own.last; ++w) {
+        const long long first = static_cast<long long>(w) * LANES;
+        each_lane(static_cast<int>(min(edges - first, static_cast<long long>(LANES))), [&](int lane) {
+            const unsigned partner = partners[first + lane];
+            if (!(words[w] >> lane & 1) || (partner & SEPARATED)) return;
+            partners[first + lane] = partner | SEPARATED;
+            values[first + lane] = NO_MEMBER;
+        });
+    }
+}
