@@ -20,7 +20,7 @@ import numpy as np
 
 from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.core.pairs import find, row_groups, row_starts
+from gpupc_impl.core.pairs import connect, find, row_groups, row_starts
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import NO_PAIRS, SeparatingSets, Skeleton
 from gpupc_impl.core.result_folder import ResultFolder
@@ -28,11 +28,11 @@ from gpupc_impl.integers import round_up
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 MOST_THREADS = 16  # upper bound on the threads that copy shards
-EDGE_BYTES = 5  # of a `Shard`
+EDGE_BYTES = 4  # of a `Shard`
 BLOCK = 1 << 16  # the variables that 16 bits tell apart
-ENTRIES_AT_ONCE = 1 << 16  # the entries of the adjacency matrix that a thread writes at a time
+EDGES_AT_ONCE = 1 << 15  # the edges that a thread writes into the adjacency matrix at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
-ARRAYS = ("starts", "partners", "members", "member_blocks", "left")
+ARRAYS = ("starts", "partners", "members", "far", "far_blocks", "left")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,14 +59,16 @@ class Share:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard:
-    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes five bytes, or
-    four for at most `BLOCK` variables.
+    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes four bytes, and
+    ten more if its member is not in the first block, as few are.
 
     Attributes:
         starts: (rows x blocks + 1,) int64: the first edge of each row with each block of `BLOCK` variables i.
         partners: (edges,) uint16: i of each edge, within its block.
-        members, member_blocks: (edges,) uint16 and uint8: the variable that separates the edge at level 1, or 0 for one
-            that is left, within its block, and the block, which is left out if there is one block.
+        members: (edges,) uint16: the variable that separates the edge at level 1, within its block; 0 for one that is
+            left.
+        far, far_blocks: (f,) int64 and uint16: the indexes, ascending, of edges with members that are not in block 0,
+            and these blocks.
         left, pairs: (k,) int64 and (k, 2) int32: the indexes of the edges that are left, and these edges.
     """
 
@@ -74,7 +76,8 @@ class Shard:
     starts: np.ndarray
     partners: np.ndarray
     members: np.ndarray
-    member_blocks: np.ndarray
+    far: np.ndarray
+    far_blocks: np.ndarray
     left: np.ndarray
 
     @property
@@ -93,7 +96,9 @@ class Shard:
     def members_of(self, edges: np.ndarray) -> np.ndarray:
         """Return (k,) int64: the members of some edges."""
         members = self.members[edges].astype(np.int64)
-        return members + BLOCK * self.member_blocks[edges].astype(np.int64) if len(self.member_blocks) else members
+        place, is_far = find(self.far, edges)
+        members[is_far] += BLOCK * self.far_blocks[place[is_far]].astype(np.int64)
+        return members
 
     @classmethod
     def stored(cls, outcome: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Shard:
@@ -251,12 +256,8 @@ class ShardedSets(SeparatingSets):
     def _adjacency(self) -> np.ndarray:
         graph = empty_graph(self._p)
         # Nearly every entry is the first in its memory page, so threads share the allocation of pages.
-        ends = np.concatenate([self._edges, self._edges[:, ::-1]])
-
-        def connect(part: slice) -> None:
-            graph[ends[part, 0], ends[part, 1]] = True
-
-        in_threads(connect, mapped_arrays.pieces(len(ends), ENTRIES_AT_ONCE))
+        parts = mapped_arrays.pieces(len(self._edges), EDGES_AT_ONCE)
+        in_threads(lambda part: connect(graph, self._edges[part]), parts)
         return graph
 
     @functools.cached_property

@@ -37,7 +37,7 @@ logger = logging.getLogger("gpupc_impl.distributed")
 Result = TypeVar("Result")
 
 ATTEMPTS = 4  # how often workers may begin the same step, before a search ends because they are lost again and again
-FORMAT = 6  # of the folder of a search
+FORMAT = 7  # of the folder of a search
 
 
 class DistributedSearch(LevelSearch):
