@@ -28,11 +28,11 @@ from gpupc_impl.integers import round_up
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 MOST_THREADS = 16  # upper bound on the threads that copy shards
-EDGE_BYTES = 4  # of a `Shard`
+EDGE_BYTES = 4.5  # of a `Shard`, about
 BLOCK = 1 << 16  # the variables that 16 bits tell apart
 EDGES_AT_ONCE = 1 << 15  # the edges that a thread writes into the adjacency matrix at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
-ARRAYS = ("starts", "partners", "members", "far", "far_blocks", "left")
+ARRAYS = ("starts", "partners", "members", "far_bits", "far_blocks", "left")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,16 +59,16 @@ class Share:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard:
-    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes four bytes, and
-    ten more if its member is not in the first block, as few are.
+    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes 33 bits, and
+    a byte more if its member is not in the first block.
 
     Attributes:
         starts: (rows x blocks + 1,) int64: the first edge of each row with each block of `BLOCK` variables i.
         partners: (edges,) uint16: i of each edge, within its block.
         members: (edges,) uint16: the variable that separates the edge at level 1, within its block; 0 for one that is
             left.
-        far, far_blocks: (f,) int64 and uint16: the indexes, ascending, of edges with members that are not in block 0,
-            and these blocks.
+        far_bits: (edges / 8,) uint8: whether each edge's member is beyond block 0, as `numpy.packbits` has it.
+        far_blocks: uint8 or uint16: the block of each of these members.
         left, pairs: (k,) int64 and (k, 2) int32: the indexes of the edges that are left, and these edges.
     """
 
@@ -76,7 +76,7 @@ class Shard:
     starts: np.ndarray
     partners: np.ndarray
     members: np.ndarray
-    far: np.ndarray
+    far_bits: np.ndarray
     far_blocks: np.ndarray
     left: np.ndarray
 
@@ -96,8 +96,12 @@ class Shard:
     def members_of(self, edges: np.ndarray) -> np.ndarray:
         """Return (k,) int64: the members of some edges."""
         members = self.members[edges].astype(np.int64)
-        place, is_far = find(self.far, edges)
-        members[is_far] += BLOCK * self.far_blocks[place[is_far]].astype(np.int64)
+        if len(self.far_blocks):
+            byte, bit = edges >> 3, edges & 7
+            so_far = self.far_bits[byte] >> (7 - bit).astype(np.uint8)  # of the byte, up to the edge's bit
+            far, counts = np.flatnonzero(so_far & 1), np.bitwise_count(self.far_bits)
+            place = np.cumsum(counts, dtype=np.int64)[byte] - counts[byte] + np.bitwise_count(so_far) - 1
+            members[far] += BLOCK * self.far_blocks[place[far]].astype(np.int64)
         return members
 
     @classmethod

@@ -118,9 +118,9 @@ class Worker:
                 starts = backend.download(library.searchsorted(run, library.arange(blocks * (len(starts) - 1) + 1)))
                 del run
             short = [(array % BLOCK).astype(np.uint16) for array in (partners, members)]
-            far = library.flatnonzero(members >= BLOCK)
-            far_blocks = (members[far] // BLOCK).astype(np.uint16)
-            return [starts, *backend.download_all([*short, far, far_blocks, left])]
+            is_far = members >= BLOCK
+            far_blocks = (members[is_far] // BLOCK).astype(np.min_scalar_type(blocks - 1))
+            return [starts, *backend.download_all([*short, library.packbits(is_far), far_blocks, left])]
 
     def finish_first_levels(self) -> dict[str, Any]:
         """Drop all arrays but the samples; returns ``seconds`` by step of levels 0 and 1, and ``peak``, the largest
