@@ -12,18 +12,11 @@ import numpy as np
 
 from gpupc_impl.backends import DeviceMemoryError, KernelSource, Pointer, Struct
 from gpupc_impl.core import mapped_arrays, progress_watcher
+from gpupc_impl.distributed import filter_plan
 from gpupc_impl.distributed.communicator import Communicator, Laps, Part
 from gpupc_impl.distributed.edge_shards import Share
 from gpupc_impl.distributed.filter_bounds import excess_bound, needed_product
-from gpupc_impl.distributed.filter_plan import (
-    COLUMNS_A_WARP,
-    EDGE_BYTES,
-    LISTS,
-    MOST_CANDIDATES,
-    STEP,
-    TILE_ROWS,
-    FilterPlan,
-)
+from gpupc_impl.distributed.filter_plan import EDGE_BYTES, LISTS, MOST_CANDIDATES, STEP, TILE_ROWS, FilterPlan
 from gpupc_impl.distributed.products import SPLIT, DoubleProducts, PartProducts, Products
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.fixed_order import CORRELATE, SQUARES, UNIT_ROUNDOFF, product_bound
@@ -61,7 +54,7 @@ COUNTS = ("tests", "undefined", "rechecked")  # then `OPEN`: the number of edges
 
 OPEN = len(COUNTS)
 CONSTANTS = {
-    "COLUMNS_A_WARP": COLUMNS_A_WARP,
+    "COLUMNS_A_WARP": filter_plan.COLUMNS_A_WARP,
     "MOST_CANDIDATES": MOST_CANDIDATES,
     "SEPARATED": SEPARATED,
     "NO_MEMBER": NO_MEMBER,
@@ -241,9 +234,9 @@ class FilteredLevels:
                 self._products.multiply(library, own, slice(0, columns), products)
                 self._lap("level 0: products")
                 tile = PRODUCTS(products=products, first=own.start, count=count, columns=columns)
-                parts = ceil_div(columns, COLUMNS_A_WARP)
+                parts = ceil_div(columns, filter_plan.COLUMNS_A_WARP)
                 counts = backend.empty(count * parts, np.int64)
-                words = backend.empty(count * parts * (COLUMNS_A_WARP // 32), np.uint32)
+                words = backend.empty(count * parts * (filter_plan.COLUMNS_A_WARP // 32), np.uint32)
                 self._launch(COUNT, count * parts, [self._filter, tile, words, counts])
                 ends = backend.empty(count * parts, np.int64)
                 library.cumsum(counts, out=ends)

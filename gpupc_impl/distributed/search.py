@@ -16,16 +16,7 @@ from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
 from gpupc_impl.core.result import SeparatingSets, complete_graph
 from gpupc_impl.core.result_folder import ResultFolder
-from gpupc_impl.distributed.edge_shards import (
-    EDGE_BYTES,
-    EdgeShards,
-    ReadyMemory,
-    Shard,
-    ShardedSets,
-    Share,
-    keep,
-    without_edges,
-)
+from gpupc_impl.distributed import edge_shards
 from gpupc_impl.distributed.row_search import ROW_COUNTS, check_fit
 from gpupc_impl.distributed.team import Call, ClusterFailure, Team, WorkersLost
 from gpupc_impl.distributed.worker import Worker
@@ -71,7 +62,7 @@ class DistributedSearch(LevelSearch):
         if named := run.params["folder"]:
             settings = {"format": FORMAT, "data": problem.fingerprint}
             self._folder = ResultFolder(Path(named).absolute(), "search", settings)
-        self._shards = EdgeShards(self.p)
+        self._shards = edge_shards.EdgeShards(self.p)
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []
 
@@ -130,7 +121,7 @@ class DistributedSearch(LevelSearch):
         shards, steps = self._shards, dict[str, float]()
         if self._folder is None or not shards.load(self._folder):
             # Of independent variables, alpha is the share of pairs that level 0 leaves; dependent ones have more edges.
-            memory = ReadyMemory(int(problem.alpha * EDGE_BYTES * self.p * (self.p - 1) / 2))
+            memory = edge_shards.ReadyMemory(int(problem.alpha * edge_shards.EDGE_BYTES * self.p * (self.p - 1) / 2))
             while shards.first < self.p:
                 step = f"levels 0 and 1 from row {shards.first} on"
                 self._on_workers(step, lambda team: self._run_group(team, memory))
@@ -160,13 +151,13 @@ class DistributedSearch(LevelSearch):
         seconds = elapsed - of_zero
         return [zero, LevelOutcome(*self._count(), counts["tests"], undefined=counts["undefined"], seconds=seconds)]
 
-    def _run_group(self, team: Team, memory: ReadyMemory) -> None:
+    def _run_group(self, team: Team, memory: edge_shards.ReadyMemory) -> None:
         """Run levels 0 and 1 for the next group of rows, and keep the results."""
         shards = self._shards
 
-        def run(number: int, call: Call) -> tuple[Share, list[Shard]]:
-            share: Share = call(Worker.run_group, shards.first)
-            return share, keep(share, lambda edges, starts: call(Worker.read, edges, starts), memory)
+        def run(number: int, call: Call) -> tuple[edge_shards.Share, list[edge_shards.Shard]]:
+            share: edge_shards.Share = call(Worker.run_group, shards.first)
+            return share, edge_shards.keep(share, lambda edges, starts: call(Worker.read, edges, starts), memory)
 
         shards.add(*zip(*team.on_all(run), strict=True))
 
@@ -230,9 +221,9 @@ class DistributedSearch(LevelSearch):
 
     def adjacency(self) -> np.ndarray:
         """Return a placeholder, from which `WideSkeleton` is made; the complete graph if no level was run."""
-        return without_edges(self.p) if self._first_outcomes else complete_graph(self.p)
+        return edge_shards.without_edges(self.p) if self._first_outcomes else complete_graph(self.p)
 
     def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
         if not self._first_outcomes:
             return SeparatingSets.from_levels(adjacency, [])
-        return ShardedSets(self.p, self._edges(), self._shards, self._later_sets)
+        return edge_shards.ShardedSets(self.p, self._edges(), self._shards, self._later_sets)
