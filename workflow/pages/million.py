@@ -16,9 +16,7 @@ import multiprocessing
 import os
 import platform
 import resource
-import shutil
 import sys
-import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -35,8 +33,8 @@ from gpupc_impl.reporting.tables import markdown
 from workflow.pages.recorded import replace
 
 PACKAGES = ("gpupc", "cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
-RECORDED = Path("results/recorded/wide/one-gpu.json")
-"""The searches of the page's table, which also have the right answers."""
+RECORDED = Path("results/recorded/wide/h100.json")
+"""Searches with the right answers. The page's table is of all files of the folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, and write the JSON; an error in a case ends the script."""
     options = _parser().parse_args(arguments)
     if options.page:
-        replace(options.page, {"one-gpu": table()})
+        replace(options.page, {"searches": table()})
         return 0
     results: dict[str, Any] = {"versions": versions(), "device": {}, "cases": {}}
     if options.out.exists():
@@ -98,18 +96,18 @@ def measure_alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     cluster = local_cluster(options.workers, backend) if options.processes else contextlib.nullcontext()
     with cluster as client:
         workers = {"client": client} if options.processes else {"workers": options.workers}
-        how = {"backend": backend, **workers}, options.folder
+        where = {"backend": backend, **workers}
         started = time.perf_counter()
         if not case.first:
             small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
-            measure(small, samples(small, options.seed), *how)
+            measure(small, samples(small, options.seed), where)
         warm_up_s = time.perf_counter() - started
         values = samples(case, options.seed)
         facts = {"warm_up_s": warm_up_s, "generate_s": time.perf_counter() - started - warm_up_s}
         logging.getLogger("gpupc_impl").info("warmed up and generated: %s", facts)
         if case.again:
-            facts["first_total_s"] = measure(case, values, *how)["total_s"]
-        return {"device": open_backend(backend).describe(), **facts, **measure(case, values, *how, with_digests=True)}
+            facts["first_total_s"] = measure(case, values, where)["total_s"]
+        return {"device": open_backend(backend).describe(), **facts, **measure(case, values, where, with_digests=True)}
 
 
 def samples(case: Case, seed: int) -> np.ndarray:
@@ -140,45 +138,36 @@ def samples(case: Case, seed: int) -> np.ndarray:
     return values
 
 
-def measure(
-    case: Case, values: np.ndarray, where: dict[str, Any], folder: Path | None, with_digests: bool = False
-) -> dict[str, Any]:
+def measure(case: Case, values: np.ndarray, where: dict[str, Any], with_digests: bool = False) -> dict[str, Any]:
     """Time one search; `where` are the backend and the workers."""
-    how = {"method": "distributed", "max_level": case.max_level, "transpose": False, **where}
-    with tempfile.TemporaryDirectory(prefix="gpupc-", dir=folder or _folder(case)) as temporary:
-        # A search without the parameter `folder` computes no fingerprint of its data.
-        tempfile.tempdir = temporary
-        started = time.perf_counter()
-        try:
-            graph = skeleton(values, case.alpha, **how)
-        finally:
-            tempfile.tempdir = None
-        total = time.perf_counter() - started
-        run = {
-            "total_s": total,
-            "level_s": list(graph.seconds_per_level),
-            "tests_per_level": list(graph.tests_per_level),
-            "edges_per_level": list(graph.edges_per_level),
-            "undefined_tests": graph.undefined_tests,
-            "stopped_because": graph.stopped_because,
-            "report": graph.facts["distributed"],
-            "peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-        }
-        if not with_digests:
-            return run
-        started = time.perf_counter()
-        if case.p <= 100_000:
-            run["edges_sha256"] = graph.sha256
-            if case.alpha < 0.1 and case.n <= 1000:
-                run["sets_sha256"] = graph.sepsets.sha256
-        run["spot_sha256"] = _spot(graph)
-        run["digest_s"] = time.perf_counter() - started
-        own = {name: value for name, value in dataclasses.asdict(case).items() if name not in ("again", "first")}
-        cases = read_json(RECORDED)["cases"].values()
-        recorded = [each for each in cases if own.items() <= each["problem"].items()]
-        if recorded:
-            names = [name for name in ("edges_sha256", "sets_sha256", "spot_sha256") if name in recorded[0]]
-            run["as_recorded"] = all(recorded[0][name] == run[name] for name in names)
+    started = time.perf_counter()
+    graph = skeleton(values, case.alpha, method="distributed", max_level=case.max_level, transpose=False, **where)
+    total = time.perf_counter() - started
+    run = {
+        "total_s": total,
+        "level_s": list(graph.seconds_per_level),
+        "tests_per_level": list(graph.tests_per_level),
+        "edges_per_level": list(graph.edges_per_level),
+        "undefined_tests": graph.undefined_tests,
+        "stopped_because": graph.stopped_because,
+        "report": graph.facts["distributed"],
+        "peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    if not with_digests:
+        return run
+    started = time.perf_counter()
+    if case.p <= 100_000:
+        run["edges_sha256"] = graph.sha256
+        if case.alpha < 0.1 and case.n <= 1000:
+            run["sets_sha256"] = graph.sepsets.sha256
+    run["spot_sha256"] = _spot(graph)
+    run["digest_s"] = time.perf_counter() - started
+    own = {name: value for name, value in dataclasses.asdict(case).items() if name not in ("again", "first")}
+    cases = read_json(RECORDED)["cases"].values()
+    recorded = [each for each in cases if own.items() <= each["problem"].items()]
+    if recorded:
+        names = [name for name in ("edges_sha256", "sets_sha256", "spot_sha256") if name in recorded[0]]
+        run["as_recorded"] = all(recorded[0][name] == run[name] for name in names)
     return run
 
 
@@ -192,17 +181,21 @@ def versions() -> dict[str, str]:
 
 
 def table() -> str:
-    """Return the table of the recorded searches on one GPU, of each kind of GPU."""
+    """Return the table of the recorded searches, without those that were the first of their process."""
     rows = []
-    files = map(read_json, sorted(RECORDED.parent.glob("one-*.json")))
+    files = map(read_json, sorted(RECORDED.parent.glob("*.json")))
     for gpu, case in ((its["device"]["device"].split()[1], case) for its in files for case in its["cases"].values()):
         problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
-        row = [f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpu]
+        if problem.get("first"):
+            continue
+        gpus = f"{case['report'].get('workers', 1)} {gpu}"
+        row = [f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpus]
         row += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
         row += [f"{sum(level_s[2:]):.1f} ({len(level_s) - 2})" if len(level_s) > 2 else ""]
-        rows.append([*row, f"{case['tests_per_level'][1]:.1e}", f"{edges[-1]:,}"])
-    header = ["variables x samples", "alpha", "GPU", "whole", "level 0", "level 1", "later (levels)"]
-    header += ["tests, level 1", "edges left"]
+        row += [f"{case['tests_per_level'][1]:.1e}", f"{edges[-1]:,}", f"{case['peak_rss_bytes'] / 1e9:.0f}"]
+        rows.append(row)
+    header = ["variables x samples", "alpha", "GPUs", "whole", "level 0", "level 1", "later (levels)"]
+    header += ["tests, level 1", "edges left", "host GB"]
     return markdown(header, rows, range(1, len(header)))
 
 
@@ -216,15 +209,6 @@ def _spot(graph: Any) -> str:
     return digest.hexdigest()
 
 
-def _folder(case: Case) -> str:
-    """Return the file system in memory, if it has room for the shards; else the temporary folder."""
-    needed = 10 * max(case.alpha, 0.7 if case.coupling else 0.0) * case.p**2 / 2
-    memory = "/dev/shm"
-    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > needed:
-        return memory
-    return tempfile.gettempdir()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workflow.pages.million", description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES, help="in this order")
@@ -232,7 +216,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", default="auto", choices=("auto", "cuda", "host"))
     parser.add_argument("--workers", type=int, default=1, help="GPUs, or workers on CPU cores")
     parser.add_argument("--processes", action="store_true", help="workers are processes of a Dask cluster, not threads")
-    parser.add_argument("--folder", type=Path, help="where shards go meanwhile")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="JSON file")
     what.add_argument("--page", type=Path, help="a page that gets the table of recorded searches; nothing is measured")

@@ -209,8 +209,7 @@ def test_a_list_that_is_too_long_makes_blocks_smaller(monkeypatch):
 def test_devices_share_what_they_find(monkeypatch, open_edges, p):
     """Blocks of 32 candidates on two devices: after some blocks a device does not know what the other one has found."""
     x = sample(np.random.default_rng(7), p, 60, 6)
-    choose, exchanges = filter_plan.choose, []
-    from_others = ThreadCommunicator.from_others
+    choose, from_others, exchanges = filter_plan.choose, ThreadCommunicator.from_others, []
 
     def planned(*sizes):
         return dataclasses.replace(choose(*sizes), candidates=32, tile=64 * p, open_edges=open_edges, read=500)
