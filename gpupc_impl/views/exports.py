@@ -17,7 +17,7 @@ import numpy as np
 from gpupc_impl.core.files import csv_line, write_arrays, write_text, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pag import DOT_MARKS, KINDS, PAG
-from gpupc_impl.views.result import Result, adjacency_of, numbered_edges, skeleton_of
+from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
 if TYPE_CHECKING:
     import pandas
@@ -144,9 +144,7 @@ def to_pcalg_amat(result: Result) -> pandas.DataFrame:
 
 def to_adjacency(result: Result) -> pandas.DataFrame:
     """See `core.result_views.ResultViews.to_adjacency`."""
-    if isinstance(result, CPDAG):
-        return _named(result, result.directed | result.undirected)
-    return _named(result, adjacency_of(result))
+    return _named(result, result.directed | result.undirected if isinstance(result, CPDAG) else result.adjacency)
 
 
 def _named(result: Result, matrix: np.ndarray) -> pandas.DataFrame:

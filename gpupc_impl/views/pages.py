@@ -17,7 +17,7 @@ import numpy as np
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import MissingPackage
-from gpupc_impl.views.result import Result, adjacency_of, n_edges, skeleton_of
+from gpupc_impl.views.result import Result, degrees_of, edges_of, n_edges, skeleton_of
 from gpupc_impl.views.text import Cell, edge_rows, facts, level_rows, repeated
 
 if TYPE_CHECKING:
@@ -187,8 +187,9 @@ def _hubs(result: Result) -> str:
     """Tables of the variables with the most neighbours and of the largest connected components."""
     from scipy.sparse import csgraph, csr_array
 
-    adjacency, names = adjacency_of(result), skeleton_of(result).names
-    neighbours, (_, component) = adjacency.sum(axis=1), csgraph.connected_components(csr_array(adjacency))
+    edges, neighbours, names = edges_of(result), degrees_of(result), skeleton_of(result).names
+    graph = csr_array((np.ones(len(edges)), edges.T), shape=(len(names), len(names)))
+    _, component = csgraph.connected_components(graph, directed=False)
     ordered = np.lexsort((-neighbours, component))  # in a component those with more neighbours come first
     groups = np.split(ordered, np.flatnonzero(np.diff(component[ordered])) + 1)
     groups = sorted((group for group in groups if len(group) > 1), key=len, reverse=True)

@@ -23,13 +23,18 @@ distinguish), matplotlib's style of its arrow, and the ends (0 its source, -1 it
 
 
 def skeleton_of(result: Result) -> Skeleton:
-    """Return the skeleton that the search found; a PAG has fewer edges (`adjacency_of`)."""
+    """Return the skeleton that the search found; a PAG has fewer edges (`edges_of`)."""
     return result if isinstance(result, Skeleton) else result.skeleton
 
 
-def adjacency_of(result: Result) -> np.ndarray:
-    """Return which variables are adjacent in the result, (p, p) bool."""
-    return result.skeleton.adjacency if isinstance(result, CPDAG) else result.adjacency
+def edges_of(result: Result) -> np.ndarray:
+    """Return the pairs i < j that are adjacent in the result, (k, 2)."""
+    return np.argwhere(np.triu(result.adjacency)) if isinstance(result, PAG) else skeleton_of(result).edges
+
+
+def degrees_of(result: Result) -> np.ndarray:
+    """Return the number of neighbours of each variable."""
+    return np.bincount(edges_of(result).reshape(-1), minlength=len(skeleton_of(result).names))
 
 
 def n_edges(result: Result) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pag import ARROW, CIRCLE, PAG, TAIL
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.views.result import LOOKS, Result, adjacency_of, edges_with_kind, n_edges, numbered_edges, skeleton_of
+from gpupc_impl.views.result import LOOKS, Result, degrees_of, edges_with_kind, n_edges, numbered_edges, skeleton_of
 from gpupc_impl.views.strengths import count_edge_tests, strengths
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
         marks = f"{result.count(ARROW):,} arrows, {result.count(TAIL):,} tails, {result.count(CIRCLE):,} circles"
         rows.append(("marks", f"{marks} ({len(result.conflicts):,} of them in conflict)"))
     if n_edges(result):
-        degrees = adjacency_of(result).sum(axis=1)
+        degrees = degrees_of(result)
         hub, isolated = int(np.argmax(degrees)), int(np.count_nonzero(degrees == 0))
         largest = f"at most {degrees[hub]} ({skeleton.names[hub]!r})"
         rows.append(("neighbours", f"{degrees.mean():.2f} on average, {largest}; {isolated:,} without any"))

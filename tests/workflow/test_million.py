@@ -24,8 +24,7 @@ def test_the_page_has_the_table_of_the_recorded_searches(tmp_path, monkeypatch):
 def test_cases_are_measured_once(tmp_path, monkeypatch, processes):
     monkeypatch.chdir(ROOT)
     out = tmp_path / "million.json"
-    call = ["--backend", "host", "--cases", "small-threaded", "--out", str(out)]
-    call += ["--processes"] if processes else []
+    call = ["--backend", "host", "--cases", "small-threaded", "--out", str(out), *["--processes"] * processes]
     assert million.main(call) == 0
     measured = json.loads(out.read_text())
     case = measured["cases"]["small-threaded"]

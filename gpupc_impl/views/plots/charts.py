@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing
-from gpupc_impl.views.result import Result, adjacency_of
+from gpupc_impl.views.result import Result, degrees_of
 
 
 def degrees(result: Result) -> Axes:
     """Draw a histogram of the variables' numbers of neighbours."""
-    counts = np.bincount(adjacency_of(result).sum(axis=1))
+    counts = np.bincount(degrees_of(result))
     with drawing(None, (3.6, 2.3)) as axes:
         axes.bar(range(len(counts)), counts, width=0.8, color=COLOURS["directed"])
         axes.set_xlabel("neighbours")

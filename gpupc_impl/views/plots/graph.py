@@ -14,7 +14,7 @@ from matplotlib.path import Path
 from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_name, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
-from gpupc_impl.views.result import LOOKS, Result, adjacency_of, numbered_edges, skeleton_of
+from gpupc_impl.views.result import LOOKS, Result, degrees_of, edges_of, numbered_edges, skeleton_of
 
 MAX_NODES = 100  # the upper bound on the variables with an edge that are drawn as boxes
 
@@ -72,21 +72,19 @@ def overview(result: Result) -> Axes:
     """Draw the graph or, if it is too large, the variables nearest to the one with the most neighbours."""
     if not has_many_variables(result):
         return plot(result)
-    adjacency, names = adjacency_of(result), skeleton_of(result).names
-    nodes = _around_hub(adjacency)
+    names, nodes = skeleton_of(result).names, _around_hub(edges_of(result), degrees_of(result))
     number = {node: k for k, node in enumerate(nodes)}
     edges = [DrawnEdge(number[i], number[j], kind) for i, j, kind in numbered_edges(result) if {i, j} <= number.keys()]
     title = f"Around the hub {shown_name(names[nodes[0]])}: {len(nodes)} of {len(names):,} variables"
     return draw([names[node] for node in nodes], edges, None, title)
 
 
-def _around_hub(adjacency: np.ndarray) -> list[int]:
+def _around_hub(edges: np.ndarray, degrees: np.ndarray) -> list[int]:
     """Up to `EXCERPT_NODES` variables in breadth-first order from the one with the most neighbours; variables with more
     neighbours come first."""
-    degrees = adjacency.sum(axis=1)
     nodes = [int(degrees.argmax())]
     for node in nodes:  # the loop extends `nodes`
-        neighbours = np.flatnonzero(adjacency[node])
+        neighbours = np.sort(edges[(edges == node).any(axis=1)].sum(axis=1) - node)
         new = [k for k in neighbours[np.argsort(-degrees[neighbours], kind="stable")].tolist() if k not in nodes]
         nodes += new[: EXCERPT_NODES - len(nodes)]
     return nodes
@@ -94,7 +92,7 @@ def _around_hub(adjacency: np.ndarray) -> list[int]:
 
 def has_many_variables(result: Result, max_nodes: int = MAX_NODES) -> bool:
     """Return whether too many variables have an edge for a drawing of boxes and arrows."""
-    return int(np.count_nonzero(adjacency_of(result).any(axis=1))) > max_nodes
+    return int(np.count_nonzero(degrees_of(result))) > max_nodes
 
 
 def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, title: str) -> Axes:
