@@ -268,17 +268,12 @@ class FilteredLevels:
         """Test the edges of the rows."""
         open_edges, before = edges, self.p  # `before`: candidates before open edges are copied
         tested, count = {"starts": self._starts, **self._edges}, edges
-        for number, (candidates, block) in enumerate(self._blocks(library, self.p, last, "i"), 1):
+        for candidates, block in self._blocks(library, self.p, last, "i"):
             if tested is not self._open and open_edges <= self.plan.open_edges:
                 tested, count, before = self._open, self._copy_open(library, first, last, edges), candidates.start
             open_edges = self._scan(False, tested, block, first, last, open_edges)
             self._lap("sets from i: tests")
-            # An exchange takes long if there are many edges, but without one a worker tests edges in vain that
-            # another worker has separated. Most edges that are open after the first blocks stay open for long, so
-            # exchanges become rare.
-            is_rare = tested is self._open and number & (number - 1)
-            if not is_rare or candidates.stop == self.p or not open_edges:
-                self._exchange(tested, count)
+            self._exchange(tested, count)
             if not open_edges:
                 break
             progress_watcher.advance(candidates.stop, self.p, "candidates of level 1")
