@@ -46,6 +46,9 @@ class Parser(argparse.ArgumentParser):
         known = {option for command in self.commands.values() for option in command._option_string_actions}
         near = difflib.get_close_matches(wrong[1], sorted(known), n=1) if wrong else []
         hint = f"; did you mean {near[0]}?" if near else ""
+        if near == [wrong and wrong[1]]:
+            having = [name for name, command in self.commands.items() if near[0] in command._option_string_actions]
+            hint = f"; {near[0]} is an option of {', '.join(having)}"
         self.exit(2, f"error: {message}{hint} (see {self.prog} --help)\n")
 
 

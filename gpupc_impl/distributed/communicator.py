@@ -15,8 +15,6 @@ from gpupc_impl.backends import Backend
 Value = TypeVar("Value")
 
 Part = tuple[int, slice]  # a worker's number, and its part of arrays that have the same shape on all workers
-
-
 MESSAGE_BYTES = 1 << 26  # the bytes of arrays after which a worker sends a message to the others
 
 
@@ -69,15 +67,15 @@ class Communicator(abc.ABC):
         self._wait()
 
     def from_others(self, array: Any) -> Iterator[Any]:
-        """Yield copies on this device of an array that every worker has on its own."""
+        """Yield copies on this device of the arrays that the other workers pass in this call."""
         self.backend.synchronize()
         for number, sent in enumerate(self.all_gather(self._sent(array))):
             if number != self.number:
                 yield self._copy(sent)
 
     def least(self, library: Any, own: Sequence[Any], parts: Sequence[Part]) -> None:
-        """Set this worker's parts of the device arrays `own` to the least that any worker has there. Called within
-        `Backend.array_library`."""
+        """Set this worker's parts of the device arrays `own` to the minimum over all workers, by elements; called
+        within `Backend.array_library`."""
         for some in self._messages(own, parts):
             mine = [
                 [[self._sent(array[part]) for array in own] for owner, part in some if owner == number != self.number]

@@ -28,7 +28,7 @@ from gpupc_impl.integers import round_up
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 MOST_THREADS = 16  # upper bound on the threads that copy shards
-EDGE_BYTES = 4.5  # of a `Shard`, about
+SHARD_BYTES = 4.4  # for each edge of a `Shard`, about
 BLOCK = 1 << 16  # the variables that 16 bits tell apart
 EDGES_AT_ONCE = 1 << 15  # the edges that a thread writes into the adjacency matrix at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
@@ -59,8 +59,8 @@ class Share:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard:
-    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes 33 bits, and
-    a byte more if its member is not in the first block.
+    """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes 33 bits, a byte
+    more if its member is beyond block 0, and 8 bytes more if it is left.
 
     Attributes:
         starts: (rows x blocks + 1,) int64: the first edge of each row with each block of `BLOCK` variables i.
@@ -68,7 +68,7 @@ class Shard:
         members: (edges,) uint16: the variable that separates the edge at level 1, within its block; 0 for one that is
             left.
         far_bits: (edges / 8,) uint8: whether each edge's member is beyond block 0, as `numpy.packbits` has it.
-        far_blocks: uint8 or uint16: the block of each of these members.
+        far_blocks: uint8 or uint16: the blocks of the members beyond block 0, in the order of the edges.
         left, pairs: (k,) int64 and (k, 2) int32: the indexes of the edges that are left, and these edges.
     """
 
@@ -97,10 +97,11 @@ class Shard:
         """Return (k,) int64: the members of some edges."""
         members = self.members[edges].astype(np.int64)
         if len(self.far_blocks):
-            byte, bit = edges >> 3, edges & 7
-            so_far = self.far_bits[byte] >> (7 - bit).astype(np.uint8)  # of the byte, up to the edge's bit
-            far, counts = np.flatnonzero(so_far & 1), np.bitwise_count(self.far_bits)
-            place = np.cumsum(counts, dtype=np.int64)[byte] - counts[byte] + np.bitwise_count(so_far) - 1
+            words = np.append(self.far_bits, np.zeros(-len(self.far_bits) % 8, np.uint8)).view(">u8").astype(np.uint64)
+            word, bit = np.divmod(edges, 64)
+            so_far = words[word] >> (63 - bit).astype(np.uint64)  # of the word, up to the edge's bit
+            far, counts = np.flatnonzero(so_far & np.uint64(1)), np.bitwise_count(words)
+            place = np.cumsum(counts, dtype=np.int64)[word] - counts[word] + np.bitwise_count(so_far) - 1
             members[far] += BLOCK * self.far_blocks[place[far]].astype(np.int64)
         return members
 
@@ -118,13 +119,19 @@ class ReadyMemory:
     copies."""
 
     def __init__(self, size: int):
-        self._bytes, self._taken, self._lock = np.empty(size, np.uint8), 0, threading.Lock()
+        self._bytes, self._taken, self._lock = np.empty(0, np.uint8), 0, threading.Lock()
+        with contextlib.suppress(MemoryError):
+            self._bytes = np.empty(size, np.uint8)
         self._pool = ThreadPoolExecutor(min(MOST_THREADS, available_cores()))
-        for part in mapped_arrays.pieces(size, mapped_arrays.PIECE_BYTES):
+        for part in mapped_arrays.pieces(len(self._bytes), mapped_arrays.PIECE_BYTES):
             self._pool.submit(self._bytes[part][:: mmap.PAGESIZE].fill, 0)
 
+    def close(self) -> None:
+        """Stop the allocation of pages; copies stay."""
+        self._pool.shutdown(cancel_futures=True)
+
     def copy(self, array: np.ndarray) -> np.ndarray:
-        """Return a copy of an array, in memory of its own once there is no more."""
+        """Return a copy of an array, newly allocated once the prepared memory is used up."""
         self._pool.shutdown()  # waits for all pages
         with self._lock:
             start = self._taken
@@ -252,7 +259,8 @@ class ShardedSets(SeparatingSets):
 
     def __init__(self, p: int, edges: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]):
         """`edges` are the (k, 2) pairs i < j, ascending, that are left of `p` variables."""
-        self._p, self._edges, self.gaps = p, edges, NO_PAIRS
+        self._p, self._edges, self.gaps = p, edges.astype(np.int64), NO_PAIRS
+        self._edges.setflags(write=False)
         self._shards, self._later = shards, later
         self._later_sets = SeparatingSets.from_levels(without_edges(p), later)
 
@@ -325,23 +333,18 @@ class ShardedSets(SeparatingSets):
         return (self._later_sets if level > 1 else self._loaded).from_level(level)
 
     def __repr__(self) -> str:
-        return f"ShardedSets({len(self)} pairs)"
+        return f"SeparatingSets({len(self)} pairs)"
 
-    def __copy__(self) -> ShardedSets:
-        """Return a copy with the same shards, which `copy.copy` would read, since it calls `__reduce__` otherwise."""
-        sets = ShardedSets.__new__(ShardedSets)
-        sets.__dict__.update(self.__dict__)
-        return sets
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        loaded = self._loaded
-        return SeparatingSets, (self._adjacency, loaded.pairs, loaded._sizes, loaded.members, self.gaps)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and pickles have: all but what is made when it is asked for."""
+        made = ("_adjacency", "_edge_rows", "_loaded", "_number")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class WideSkeleton(Skeleton):
-    """A skeleton of very many variables. Its adjacency matrix is made when it is read, since each end of an edge takes
-    a page of memory."""
+    """A skeleton of very many variables. Its adjacency matrix is made when it is read, since nearly each True entry
+    takes a page of memory, 4 KiB."""
 
     adjacency: np.ndarray = dataclasses.field(init=False)
 

@@ -80,7 +80,6 @@ FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), GIVE, TAKE)
 
 EDGES = ("starts", "partners", "values")  # the arrays of edges (kernels/filter.cu, `EdgeRows`)
 STAGED_EDGES = 64  # open edges of a row, on average, from which on a thread block takes a row, and a warp otherwise
-EXCHANGED = 64  # the edges whose bits are exchanged at a time, relative to those that are read
 FIRST_CANDIDATES = 256
 """Candidates of each worker's first block; later blocks become larger. A worker tests edges in vain that another worker
 separates at the same time, and the first candidates separate most edges."""
@@ -193,7 +192,7 @@ class FilteredLevels:
         own = starts[begin : end + 1]
         if with_level_one and workers.size > 1:
             shares = [self._pieces(*starts[bounds[k : k + 2]].tolist()) for k in range(workers.size)]
-            turns = itertools.zip_longest(*shares)  # all workers are busy at the same time
+            turns = itertools.zip_longest(*shares)  # a message has parts of every worker
             parts = [(k, part) for turn in turns for k, part in enumerate(turn) if part]
             with backend.array_library() as library:
                 workers.least(library, [self._edges["values"]], parts)
@@ -295,7 +294,7 @@ class FilteredLevels:
         the level."""
         if self._workers.size == 1:
             return
-        for part in mapped_arrays.pieces(edges, EXCHANGED * self.plan.read):
+        for part in mapped_arrays.pieces(edges, 64 * self.plan.read):  # whose bits fit where results are read
             arrays, count = [tested["partners"][part], tested["values"][part]], np.int64(part.stop - part.start)
             own, warps = self.backend.empty(ceil_div(int(count), 32), np.uint32), ceil_div(int(count), 32 * 32)
             self._launch(GIVE, warps, [arrays[0], count, own])
@@ -304,7 +303,7 @@ class FilteredLevels:
         self._lap("level 1: exchange")
 
     def _pieces(self, begin: int, end: int) -> Iterator[slice]:
-        """Yield slices of edges of which a worker has memory for copies."""
+        """Yield slices of edges that are small enough to be copied."""
         for part in mapped_arrays.pieces(end - begin, self.plan.read):
             yield slice(begin + part.start, begin + part.stop)
 

@@ -103,7 +103,7 @@ def choose(m: int, p: int, budget: int, part_bytes: int) -> FilterPlan:
     read = p + min(MOST_READ, spare // 32 // RESULT_BYTES)
     candidates = min(candidates, p)
     taken = fixed_bytes(m, p, tile, part_bytes) + candidate_bytes(p, candidates, neighbours)
-    # With little room beside the arrays, the memory of temporary ones is given back and allocated again and again.
+    # Without this room the memory pool gives temporary arrays back to the driver, and allocates them again and again.
     left = budget - taken - OPEN_BYTES * open_edges - max(RESULT_BYTES * read, spare // 64)
     return FilterPlan(
         parts=part_bytes > 0,

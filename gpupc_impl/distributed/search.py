@@ -14,7 +14,7 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, stop_reason
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import InvalidParameter, Run
-from gpupc_impl.core.result import SeparatingSets, complete_graph
+from gpupc_impl.core.result import complete_graph
 from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.distributed import edge_shards
 from gpupc_impl.distributed.row_search import ROW_COUNTS, check_fit
@@ -63,6 +63,7 @@ class DistributedSearch(LevelSearch):
             settings = {"format": FORMAT, "data": problem.fingerprint}
             self._folder = ResultFolder(Path(named).absolute(), "search", settings)
         self._shards = edge_shards.EdgeShards(self.p)
+        self._memory_of_sets: edge_shards.ReadyMemory | None = None
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []
 
@@ -104,10 +105,11 @@ class DistributedSearch(LevelSearch):
         return team
 
     def close(self) -> None:
-        """Free the memory of the workers."""
-        team, self._team, self._has_graph = self._team, None, False
-        if team is not None:
-            team.close()
+        """Free the memory of the workers, and that which no set has taken yet."""
+        held = self._team, self._memory_of_sets
+        self._team, self._memory_of_sets, self._has_graph = None, None, False
+        for each in filter(None, held):
+            each.close()
 
     # --- levels 0 and 1 ----------------------------------------------------------------------------------------------
 
@@ -120,11 +122,8 @@ class DistributedSearch(LevelSearch):
         started, problem = time.perf_counter(), self.problem
         shards, steps = self._shards, dict[str, float]()
         if self._folder is None or not shards.load(self._folder):
-            # Of independent variables, alpha is the share of pairs that level 0 leaves; dependent ones have more edges.
-            memory = edge_shards.ReadyMemory(int(problem.alpha * edge_shards.EDGE_BYTES * self.p * (self.p - 1) / 2))
             while shards.first < self.p:
-                step = f"levels 0 and 1 from row {shards.first} on"
-                self._on_workers(step, lambda team: self._run_group(team, memory))
+                self._on_workers(f"levels 0 and 1 from row {shards.first} on", self._run_group)
             facts = self._on_workers(
                 "the end of level 1", lambda team: team.on_all(lambda number, call: call(Worker.finish_first_levels))
             )
@@ -151,9 +150,14 @@ class DistributedSearch(LevelSearch):
         seconds = elapsed - of_zero
         return [zero, LevelOutcome(*self._count(), counts["tests"], undefined=counts["undefined"], seconds=seconds)]
 
-    def _run_group(self, team: Team, memory: edge_shards.ReadyMemory) -> None:
+    def _run_group(self, team: Team) -> None:
         """Run levels 0 and 1 for the next group of rows, and keep the results."""
         shards = self._shards
+        if self._memory_of_sets is None:
+            # Level 0 leaves a share of alpha of the pairs of independent variables, and more of dependent ones.
+            edges = self.problem.alpha * (self.p * (self.p - 1) - shards.first * (shards.first - 1)) / 2
+            self._memory_of_sets = edge_shards.ReadyMemory(int(edge_shards.SHARD_BYTES * edges))
+        memory = self._memory_of_sets
 
         def run(number: int, call: Call) -> tuple[edge_shards.Share, list[edge_shards.Shard]]:
             share: edge_shards.Share = call(Worker.run_group, shards.first)
@@ -220,10 +224,10 @@ class DistributedSearch(LevelSearch):
     # --- result ------------------------------------------------------------------------------------------------------
 
     def adjacency(self) -> np.ndarray:
-        """Return a placeholder, from which `WideSkeleton` is made; the complete graph if no level was run."""
+        """Return a placeholder, which `WideSkeleton` leaves out; the complete graph if no level was run."""
         return edge_shards.without_edges(self.p) if self._first_outcomes else complete_graph(self.p)
 
-    def separating_sets(self, adjacency: np.ndarray) -> SeparatingSets:
+    def separating_sets(self, adjacency: np.ndarray) -> edge_shards.ShardedSets | None:
         if not self._first_outcomes:
-            return SeparatingSets.from_levels(adjacency, [])
+            return None
         return edge_shards.ShardedSets(self.p, self._edges(), self._shards, self._later_sets)

@@ -148,6 +148,7 @@ class Worker:
     ) -> tuple[np.ndarray, list[np.ndarray], dict[str, Any]]:
         """Test all sets of (k,) rows at a level, which have (k,) degrees. Returns the counts, and from the first worker
         the pairs and sets, of `RowSearch.level`, and facts as `finish_first_levels` does."""
+        self._laps.seconds.clear()
         self._laps.start()
         with self._backend.array_library() as library:
             counts, *found = self._graph.level(library, level, rows, degrees)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +127,8 @@ def alpha_path(
     ):
         problem = search.problem()
         for alpha in grid:
-            skeletons[alpha] = search.solve(dataclasses.replace(problem, alpha=alpha))
+            changed = copy.copy(problem)  # `dataclasses.replace` would read a matrix that devices compute
+            object.__setattr__(changed, "alpha", alpha)
+            skeletons[alpha] = search.solve(changed)
             progress_bar.update()
     return AlphaPath(skeletons)

@@ -68,6 +68,14 @@ class Bootstrap:
         """(p, p) float64; ``[i, j]`` is the share of resamples with i -> j."""
         return self.directed / self.n
 
+    def __eq__(self, other: object) -> bool:
+        """Whether two results have the same graph and counts."""
+        if not isinstance(other, Bootstrap):
+            return NotImplemented
+        return self.graph == other.graph and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _STORED
+        )
+
     def __repr__(self) -> str:
         frequent = int(np.count_nonzero(np.triu(self.edge_frequencies) >= 0.5))
         return f"Bootstrap({self.n} resamples, {len(self.names)} variables, {frequent} edges in at least half of them)"
@@ -88,8 +96,10 @@ class Bootstrap:
         with target -> source, and without a direction, which add up to the frequency.
 
         Args:
-            at_least: lower bound on the frequency of the pairs that are listed.
+            at_least: lower bound on the frequency of the pairs that are listed, from 0 to 1, or ValueError is raised.
         """
+        if not 0 <= at_least <= 1:
+            raise ValueError(f"at_least is {at_least!r}; it must be a share of the resamples, from 0 to 1")
         import pandas
 
         edge, arrow = self.edge_frequencies, self.direction_frequencies

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import gpupc_impl.examples as examples
-from gpupc_impl.core.family import Family, get_family
+from gpupc_impl.core.family import Family, families, get_family
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
@@ -48,14 +48,19 @@ def methods_of(path: Path) -> list[str]:
     found = _registered(path)
     if not found:
         spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None or not path.is_file():
-            raise UnknownMethod(f"{path} is not a Python file")
+        if not path.is_file():
+            raise UnknownMethod(f"there is no file {path}")
+        if spec is None or spec.loader is None:
+            raise UnknownMethod(f"{path} is not a Python file: its name must end with .py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)
         found = _registered(path)
     if not found:
-        raise UnknownMethod(f"{path} registers no method; decorate one with gpupc_impl.core.registry.method")
+        raise UnknownMethod(
+            f"{path} registers no method of a known family ({', '.join(families())}); decorate one with "
+            "gpupc_impl.core.registry.method"
+        )
     return found
 
 
@@ -76,7 +81,8 @@ def trials(name: str, backend: str = "auto") -> Iterator[Trial]:
         found, seconds = _timed(problem, method, backend)
         expected, reference_seconds = _timed(problem, reference, "auto")
         slowest = max(seconds, reference_seconds)
-        difference = found.difference(expected, sets=method.canonical and reference.canonical)
+        if difference := found.difference(expected, sets=method.canonical and reference.canonical):
+            difference += f" (the first is {name}, the second {reference.name})"
         yield Trial(name, reference.name, variables, samples, difference, seconds, reference_seconds)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import MissingPackage
-from gpupc_impl.views.result import Result, degrees_of, edges_of, n_edges, skeleton_of
+from gpupc_impl.views.result import Result, degrees_of, edges_of, n_edges, name_of, skeleton_of
 from gpupc_impl.views.text import Cell, edge_rows, facts, level_rows, repeated
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def html(result: Result) -> str:
         _more(edges, hint),
         table(level_rows(result), "levels"),
     ]
-    return _shown(type(result).__name__, parts)
+    return _shown(name_of(result), parts)
 
 
 def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes], hint: str) -> str:
@@ -129,7 +129,9 @@ def write(result: Result, path: str | Path) -> None:
     from gpupc_impl.views.plots.heatmap import heatmap
 
     skeleton = skeleton_of(result)
-    title = f"{type(result).__name__} of {len(skeleton.names):,} variables"
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a report is an HTML page, and {Path(path).name} does not end with .html")
+    title = f"{name_of(result)} of {len(skeleton.names):,} variables"
     reading = list((skeleton.reading or {}).items())
     outcome = [*facts(result), ("stopped", skeleton.stopped_because)]
     graph = picture(lambda: _overview(result), "the graph") if n_edges(result) else "<p>There is no edge.</p>"

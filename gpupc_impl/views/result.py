@@ -27,6 +27,11 @@ def skeleton_of(result: Result) -> Skeleton:
     return result if isinstance(result, Skeleton) else result.skeleton
 
 
+def name_of(result: Result) -> str:
+    """Return what a result is called; a method may return a kind of skeleton of its own."""
+    return "Skeleton" if isinstance(result, Skeleton) else type(result).__name__
+
+
 def edges_of(result: Result) -> np.ndarray:
     """Return the pairs i < j that are adjacent in the result, (k, 2)."""
     return np.argwhere(np.triu(result.adjacency)) if isinstance(result, PAG) else skeleton_of(result).edges

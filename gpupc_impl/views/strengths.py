@@ -139,13 +139,13 @@ def _removed_strengths(
 def _owner_first(skeleton: Skeleton, pairs: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
     """Order each pair so that the variable from whose neighbours the set was drawn is first, i before j."""
     ordered = pairs.copy()
-    graphs: dict[int, np.ndarray] = {}
+    graphs: dict[int, list[np.ndarray]] = {}
     for k, members in enumerate(sets):
         if members:
             level = len(members)
             if level not in graphs:
-                graphs[level] = skeleton.adjacency_at(level)
-            if not graphs[level][pairs[k, 0], list(members)].all():
+                graphs[level] = _rows(skeleton, level)
+            if not np.isin(members, graphs[level][pairs[k, 0]]).all():
                 ordered[k] = pairs[k, ::-1]
     return ordered
 
@@ -157,12 +157,18 @@ def _edge_tests(skeleton: Skeleton, edges: np.ndarray) -> Iterator[Subsets]:
     ascending = np.sort(edges, axis=1)
     pairs = np.stack([ascending, ascending[:, ::-1]], axis=1).reshape(-1, 2)
     for level in range(1, skeleton.levels_run):
-        rows = [np.flatnonzero(row) for row in skeleton.adjacency_at(level)]
-        lists = []
+        rows, lists = _rows(skeleton, level), []
         for owner, other in pairs.tolist():
             row = rows[owner][rows[owner] != other]
             lists.append(row[allowed_members(skeleton.problem.tiers, row, owner, other)])
         yield Subsets(pairs, *concatenated(lists), level)
+
+
+def _rows(skeleton: Skeleton, level: int) -> list[np.ndarray]:
+    """Return the ascending neighbours of each variable at the start of a level, 1 or more."""
+    pairs, p = np.concatenate([skeleton.edges, skeleton.sepsets.from_level(level)]), len(skeleton.names)
+    row, near = np.divmod(np.sort(np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64) @ [p, 1]), p)
+    return np.split(near, np.cumsum(np.bincount(row, minlength=p))[:-1])
 
 
 def _edge_strengths(

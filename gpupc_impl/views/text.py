@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Cell = str | tuple[str, float]  # the text of a cell, perhaps with the number by which a reader can sort it
 
 TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0  # the most tests, and seconds of search, that are repeated for a table
+VARIABLES_REPEATED = 20_000  # of a graph whose tests are counted for that
 
 GIVEN_SHOWN = 6  # upper bound on the names of a conditioning set in a cell
 
@@ -126,7 +127,8 @@ def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) 
 def repeated(result: Result) -> pandas.DataFrame | None:
     """The strengths of the edges, if their tests can be repeated in a short time; else None."""
     skeleton = skeleton_of(result)
-    if skeleton.problem is None or not 0 < n_edges(result) <= TESTS_REPEATED:
+    is_small = 0 < n_edges(result) <= TESTS_REPEATED and len(skeleton.names) <= VARIABLES_REPEATED
+    if skeleton.problem is None or not is_small:
         return None
     tests = count_edge_tests(result)
     seconds = sum(skeleton.seconds_per_level) * tests / max(1, sum(skeleton.tests_per_level))

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
+from gpupc_impl.integers import ceil_div
 from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_name, shown_names
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
@@ -23,6 +24,7 @@ ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
 
 LABEL = 0.4  # the additional length in inches of edges that have labels
 WIDEST = 15.0  # the upper bound on the sides of a figure, in inches; a larger graph is scaled down
+LEGEND_COLUMNS = 3
 MAX_ISOLATED = 30  # the upper bound on the variables without an edge that are listed below a graph
 
 CIRCLES = {kind: tuple(map(int, look["circles"].split())) for kind, look in LOOKS.items()}
@@ -107,27 +109,30 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     boxes = np.array([(LETTER * len(label) + MARGIN, ROW) for label in labels]).reshape(-1, 2)
     arrows = [edge[:2] for edge in edges if edge.kind in ("directed", "circle-arrow")]
     centres, routes = places(graph, arrows, boxes, LABEL if any(edge.label for edge in edges) else 0.0)
-    low = (centres - boxes / 2).min(axis=0, initial=0.0) - 0.1
-    high = (centres + boxes / 2).max(axis=0, initial=0.0) + 0.1
+    curves = [_edge_curve(edge, routes.get((min(edge[:2]), max(edge[:2]))), centres, boxes) for edge in edges]
+    drawn = np.concatenate([centres - boxes / 2, centres + boxes / 2, *curves])
+    low, high = drawn.min(axis=0, initial=0.0) - 0.1, drawn.max(axis=0, initial=0.0) + 0.1
     size = np.maximum(high - low, (3.2, 0.6))
     size *= min(1.0, WIDEST / size.max())
     note = _isolated_note([name for k, name in enumerate(names) if k not in number], size[0])
-    with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + 0.15 * note.count("\n"))) as axes:
+    kinds = {edge.kind for edge in edges}
+    legend_rows = ceil_div(len(kinds), LEGEND_COLUMNS) if len(kinds) > 1 else 0
+    below = 0.15 * note.count("\n") + 0.2 * max(0, legend_rows - 1)
+    with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + below)) as axes:
         axes.set(xticks=[], yticks=[], aspect="equal")
         axes.spines[:].set_visible(False)
         axes.set_xlim(low[0], high[0])
         axes.set_ylim(low[1], high[1])
         width = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
         font_size = 8 * min(1.0, width / (high - low)[0])
-        for edge in edges:
-            _draw_edge(axes, edge, routes.get((min(edge[:2]), max(edge[:2]))), centres, boxes)
+        for edge, curve in zip(edges, curves, strict=True):
+            _draw_edge(axes, edge, curve, centres, boxes)
         for label, centre, box in zip(labels, centres, boxes, strict=True):
             _draw_box(axes, label, centre, box, font_size)
         axes.set_title(title, parse_math=False)
-        kinds = {edge.kind for edge in edges}
         _legend(axes, kinds)
         if note:
-            axes.set_xlabel(note, size=7.5, color=LINE, parse_math=False, labelpad=20 if len(kinds) > 1 else 4)
+            axes.set_xlabel(note, size=7.5, color=LINE, parse_math=False, labelpad=7 + 13 * legend_rows)
     return axes
 
 
@@ -148,12 +153,16 @@ def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_
     axes.text(*centre, label, ha="center", va="center", size=font_size, zorder=4, parse_math=False)
 
 
-def _draw_edge(axes: Axes, edge: DrawnEdge, route: np.ndarray | None, centres: np.ndarray, boxes: np.ndarray) -> None:
+def _edge_curve(edge: DrawnEdge, route: np.ndarray | None, centres: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Return the points of an edge between the centres of its boxes: (points, 2)."""
     source, target = edge.source, edge.target
     if route is not None:
-        curve = _through(route if source < target else route[::-1])
-    else:
-        curve = _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
+        return _through(route if source < target else route[::-1])
+    return _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
+
+
+def _draw_edge(axes: Axes, edge: DrawnEdge, curve: np.ndarray, centres: np.ndarray, boxes: np.ndarray) -> None:
+    source, target = edge.source, edge.target
     gaps = [GAP if end in CIRCLES[edge.kind] else 0.0 for end in (0, -1)]
     start = _points_inside(curve, centres[source], boxes[source] + gaps[0])
     stop = _points_inside(curve[::-1], centres[target], boxes[target] + gaps[1])
@@ -231,4 +240,6 @@ def _legend(axes: Axes, kinds: set[str]) -> None:
         for kind in COLOURS
         if kind in kinds
     ]
-    axes.legend(handles=lines, loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=7.5, ncols=3)
+    axes.legend(
+        handles=lines, loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=7.5, ncols=LEGEND_COLUMNS
+    )

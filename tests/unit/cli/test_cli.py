@@ -209,7 +209,7 @@ def test_a_method_is_tried(run, tmp_path):
     assert code == 0
     assert [line.split()[:4] for line in out.splitlines()[1:2]] == [["kernel-batched", "4", "80", "equal"]]
     assert json.loads(run("try", family, "--json")[1])["trials"][0]["difference"] == ""
-    assert "is not a Python file" in run("try", tmp_path / "none.py")[2]
+    assert "there is no file" in run("try", tmp_path / "none.py")[2]
 
 
 def test_outputs_of_skeleton(run, data, tmp_path):
