@@ -185,17 +185,15 @@ def table() -> str:
     rows = []
     files = map(read_json, sorted(RECORDED.parent.glob("*.json")))
     for gpu, case in ((its["device"]["device"].split()[1], case) for its in files for case in its["cases"].values()):
-        problem, level_s, edges = case["problem"], case["level_s"], case["edges_per_level"]
+        problem, level_s = case["problem"], case["level_s"]
         if problem.get("first"):
             continue
         gpus = f"{case['report'].get('workers', 1)} {gpu}"
         row = [f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpus]
         row += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
         row += [f"{sum(level_s[2:]):.1f} ({len(level_s) - 2})" if len(level_s) > 2 else ""]
-        row += [f"{case['tests_per_level'][1]:.1e}", f"{edges[-1]:,}", f"{case['peak_rss_bytes'] / 1e9:.0f}"]
-        rows.append(row)
-    header = ["variables x samples", "alpha", "GPUs", "whole", "level 0", "level 1", "later (levels)"]
-    header += ["tests, level 1", "edges left", "host GB"]
+        rows.append([*row, f"{case['peak_rss_bytes'] / 1e9:.0f}"])
+    header = ["variables x samples", "alpha", "GPUs", "whole", "level 0", "level 1", "later (levels)", "host GB"]
     return markdown(header, rows, range(1, len(header)))
 
 
