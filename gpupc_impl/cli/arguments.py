@@ -42,13 +42,13 @@ class Parser(argparse.ArgumentParser):
         self.commands: Mapping[str, argparse.ArgumentParser] = {}
 
     def error(self, message: str) -> NoReturn:
-        wrong = re.match(r"unrecognized arguments: (-[^ =]+)", message)
-        known = {option for command in self.commands.values() for option in command._option_string_actions}
-        near = difflib.get_close_matches(wrong[1], sorted(known), n=1) if wrong else []
-        hint = f"; did you mean {near[0]}?" if near else ""
-        if near == [wrong and wrong[1]]:
-            having = [name for name, command in self.commands.items() if near[0] in command._option_string_actions]
-            hint = f"; {near[0]} is an option of {', '.join(having)}"
+        hint = ""
+        if wrong := re.match(r"unrecognized arguments: (-[^ =]+)", message):
+            options = {name: command._option_string_actions for name, command in self.commands.items()}
+            if having := [name for name, its in options.items() if wrong[1] in its]:
+                hint = f"; {wrong[1]} is an option of {', '.join(having)}"
+            elif near := difflib.get_close_matches(wrong[1], sorted(set().union(*options.values())), n=1):
+                hint = f"; did you mean {near[0]}?"
         self.exit(2, f"error: {message}{hint} (see {self.prog} --help)\n")
 
 

@@ -74,7 +74,7 @@ class Communicator(abc.ABC):
                 yield self._copy(sent)
 
     def least(self, library: Any, own: Sequence[Any], parts: Sequence[Part]) -> None:
-        """Set this worker's parts of the device arrays `own` to the minimum over all workers, by elements; called
+        """Set each element of this worker's parts of the device arrays `own` to its minimum over all workers; called
         within `Backend.array_library`."""
         for some in self._messages(own, parts):
             mine = [

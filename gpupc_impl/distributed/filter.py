@@ -16,7 +16,7 @@ from gpupc_impl.distributed import filter_plan
 from gpupc_impl.distributed.communicator import Communicator, Laps, Part
 from gpupc_impl.distributed.edge_shards import Share
 from gpupc_impl.distributed.filter_bounds import excess_bound, needed_product
-from gpupc_impl.distributed.filter_plan import EDGE_BYTES, LISTS, MOST_CANDIDATES, STEP, TILE_ROWS, FilterPlan
+from gpupc_impl.distributed.filter_plan import STEP, FilterPlan
 from gpupc_impl.distributed.products import SPLIT, DoubleProducts, PartProducts, Products
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.fixed_order import CORRELATE, SQUARES, UNIT_ROUNDOFF, product_bound
@@ -51,15 +51,14 @@ SEPARATED = 1 << 31
 WARPS = 8  # warps of a thread block
 NO_MEMBER = 2**32 - 1
 COUNTS = ("tests", "undefined", "rechecked")  # then `OPEN`: the number of edges that no test has separated
-
 OPEN = len(COUNTS)
 CONSTANTS = {
     "COLUMNS_A_WARP": filter_plan.COLUMNS_A_WARP,
-    "MOST_CANDIDATES": MOST_CANDIDATES,
+    "MOST_CANDIDATES": filter_plan.MOST_CANDIDATES,
     "SEPARATED": SEPARATED,
     "NO_MEMBER": NO_MEMBER,
     "OPEN": OPEN,
-    "LISTS": LISTS,
+    "LISTS": filter_plan.LISTS,
     "WARPS": WARPS,
 }
 
@@ -130,7 +129,7 @@ class FilteredLevels:
                     numbers=(plan.neighbours, np.uint16),
                     correlations=(plan.neighbours, np.float32),
                     starts=(p, np.int64),
-                    ends=((p, LISTS), np.int32),
+                    ends=((p, filter_plan.LISTS), np.int32),
                     end=(1, np.uint64),
                 ),
                 "capacity": plan.neighbours,
@@ -219,7 +218,7 @@ class FilteredLevels:
         """List the edges of as many rows as fit; returns the row after the last one, and the number of edges."""
         workers, backend, edges, row = self._workers, self.backend, 0, first
         height = max(1, self.plan.tile // self.p)
-        height -= height % TILE_ROWS if height > TILE_ROWS else 0
+        height -= height % filter_plan.TILE_ROWS if height > filter_plan.TILE_ROWS else 0
         backend.fill(self._starts[first : first + 1], 0)
         rows_struct = EDGE_ROWS(starts=self._starts, **self._edges)
         sharing, row_parts, edge_parts = workers.size, list[Part](), list[Part]()  # `sharing`: workers that take a tile
@@ -246,7 +245,8 @@ class FilteredLevels:
                 if row > first:
                     break
                 if height == sharing == 1:
-                    raise DeviceMemoryError(EDGE_BYTES * places[-1], backend.memory_used, backend.memory_limit)
+                    needed = filter_plan.EDGE_BYTES * places[-1]
+                    raise DeviceMemoryError(needed, backend.memory_used, backend.memory_limit)
                 height, sharing = max(1, height // 2), sharing if height > 1 else 1
                 continue
             if count:

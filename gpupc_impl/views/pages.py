@@ -17,7 +17,7 @@ import numpy as np
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import MissingPackage
-from gpupc_impl.views.result import Result, degrees_of, edges_of, n_edges, name_of, skeleton_of
+from gpupc_impl.views.result import Result, edges_of, n_edges, name_of, skeleton_of
 from gpupc_impl.views.text import Cell, edge_rows, facts, level_rows, repeated
 
 if TYPE_CHECKING:
@@ -189,7 +189,8 @@ def _hubs(result: Result) -> str:
     """Tables of the variables with the most neighbours and of the largest connected components."""
     from scipy.sparse import csgraph, csr_array
 
-    edges, neighbours, names = edges_of(result), degrees_of(result), skeleton_of(result).names
+    edges, names = edges_of(result), skeleton_of(result).names
+    neighbours = np.bincount(edges.reshape(-1), minlength=len(names))
     graph = csr_array((np.ones(len(edges)), edges.T), shape=(len(names), len(names)))
     _, component = csgraph.connected_components(graph, directed=False)
     ordered = np.lexsort((-neighbours, component))  # in a component those with more neighbours come first

@@ -24,7 +24,7 @@ ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
 
 LABEL = 0.4  # the additional length in inches of edges that have labels
 WIDEST = 15.0  # the upper bound on the sides of a figure, in inches; a larger graph is scaled down
-LEGEND_COLUMNS = 3
+COLUMNS = 3  # of a legend
 MAX_ISOLATED = 30  # the upper bound on the variables without an edge that are listed below a graph
 
 CIRCLES = {kind: tuple(map(int, look["circles"].split())) for kind, look in LOOKS.items()}
@@ -74,16 +74,17 @@ def overview(result: Result) -> Axes:
     """Draw the graph or, if it is too large, the variables nearest to the one with the most neighbours."""
     if not has_many_variables(result):
         return plot(result)
-    names, nodes = skeleton_of(result).names, _around_hub(edges_of(result), degrees_of(result))
+    names, nodes = skeleton_of(result).names, _around_hub(edges_of(result))
     number = {node: k for k, node in enumerate(nodes)}
     edges = [DrawnEdge(number[i], number[j], kind) for i, j, kind in numbered_edges(result) if {i, j} <= number.keys()]
     title = f"Around the hub {shown_name(names[nodes[0]])}: {len(nodes)} of {len(names):,} variables"
     return draw([names[node] for node in nodes], edges, None, title)
 
 
-def _around_hub(edges: np.ndarray, degrees: np.ndarray) -> list[int]:
+def _around_hub(edges: np.ndarray) -> list[int]:
     """Up to `EXCERPT_NODES` variables in breadth-first order from the one with the most neighbours; variables with more
     neighbours come first."""
+    degrees = np.bincount(edges.reshape(-1))
     nodes = [int(degrees.argmax())]
     for node in nodes:  # the loop extends `nodes`
         neighbours = np.sort(edges[(edges == node).any(axis=1)].sum(axis=1) - node)
@@ -116,7 +117,7 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     size *= min(1.0, WIDEST / size.max())
     note = _isolated_note([name for k, name in enumerate(names) if k not in number], size[0])
     kinds = {edge.kind for edge in edges}
-    legend_rows = ceil_div(len(kinds), LEGEND_COLUMNS) if len(kinds) > 1 else 0
+    legend_rows = ceil_div(len(kinds), COLUMNS) if len(kinds) > 1 else 0
     below = 0.15 * note.count("\n") + 0.2 * max(0, legend_rows - 1)
     with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + below)) as axes:
         axes.set(xticks=[], yticks=[], aspect="equal")
@@ -240,6 +241,4 @@ def _legend(axes: Axes, kinds: set[str]) -> None:
         for kind in COLOURS
         if kind in kinds
     ]
-    axes.legend(
-        handles=lines, loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=7.5, ncols=LEGEND_COLUMNS
-    )
+    axes.legend(handles=lines, loc="upper center", bbox_to_anchor=(0.5, 0), frameon=False, fontsize=7.5, ncols=COLUMNS)
