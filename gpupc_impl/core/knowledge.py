@@ -2,6 +2,7 @@
 edges are fixed in the search (`gpupc_impl.core.fixed_pairs`; pcalg's ``fixedEdges`` and ``fixedGaps``); directions and
 tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``)."""
 
+import copy
 import dataclasses
 import difflib
 import itertools
@@ -181,7 +182,10 @@ def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
             "background knowledge cannot be used in a workload of a fixed number of tests an edge, which is no search; "
             "leave one of them out"
         )
-    return dataclasses.replace(problem, fixed=fixed if len(fixed) else None, tiers=tiers)
+    changed = copy.copy(problem)  # `dataclasses.replace` would read the correlations, which devices compute
+    object.__setattr__(changed, "fixed", fixed if len(fixed) else None)
+    object.__setattr__(changed, "tiers", tiers)
+    return changed
 
 
 def _groups(name: str, value: Any) -> tuple[tuple[Variable, ...], ...]:

@@ -86,8 +86,8 @@ class RowSearch:
         counts = np.zeros(len(ROW_COUNTS), np.int64)
         keys = self._backend.full(len(self._near), NO_KEY, np.uint64)
         self._laps.lap("graph")
-        for some in self._launches(level, rows, degrees):
-            counts += self._test(library, level, rows[some], degrees[some], starts, keys)
+        for some, launches in self._batches(level, rows, degrees):
+            counts += self._test(library, level, rows[some], degrees[some], launches, starts, keys)
         size = max(1, MESSAGE_BYTES // keys.itemsize)
         parts = [(k % self._workers.size, part) for k, part in enumerate(mapped_arrays.pieces(len(keys), size))]
         if self._workers.size > 1:
@@ -111,22 +111,23 @@ class RowSearch:
             self._required = self._required[keep]
         return library.searchsorted(self._row, library.arange(p + 1))
 
-    def _launches(self, level: int, rows: np.ndarray, degrees: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the rows of this worker that are tested in one launch each, as indexes: the longest first, those with
-        about as many sets together, as many as fit on the device."""
+    def _batches(self, level: int, rows: np.ndarray, degrees: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+        """Yield the rows of this worker that fit on the device together, as indexes, the longest first, and the slices
+        of them that are tested in one launch each, since their rows have about as many sets."""
         widest, workers, samples = int(degrees.max()), self._workers, self._samples
         sets = binomial_table(widest, level)[level, degrees].astype(np.float64)
         octave = np.log2(sets * degrees).astype(int) // OCTAVES
+        own = np.argsort(-octave, kind="stable")[workers.number :: workers.size]
         limit = bytes_for_rows(*samples.shape, len(self._near), level, widest, self._backend.memory_limit)
-        for each in np.unique(octave)[::-1]:
-            own = np.flatnonzero(octave == each)[workers.number :: workers.size]
-            for part in row_groups(_starts(np, bytes_of_rows(degrees[own])), max(1, limit)):
-                yield own[part]
+        for part in row_groups(_starts(np, bytes_of_rows(degrees[own])), max(1, limit)):
+            some = own[part]
+            ends = [*np.flatnonzero(np.diff(octave[some])) + 1, len(some)]
+            yield some, map(slice, [0, *ends], ends)
 
     def _test(
-        self, library: Any, level: int, rows: np.ndarray, degrees: np.ndarray, starts: Any, keys: Any
+        self, library: Any, level: int, rows: np.ndarray, degrees: np.ndarray, launches: Any, starts: Any, keys: Any
     ) -> np.ndarray:
-        """Test all sets of some rows, and write the best key of each of their slots."""
+        """Test all sets of some rows in launches (see `_batches`), and write the best key of each of their slots."""
         backend, first_slot, sizes = self._backend, _starts(np, degrees), degrees + 1
         firsts, variable = backend.upload(first_slot), backend.upload(rows)
         each = library.arange(int(first_slot[-1]))
@@ -154,22 +155,21 @@ class RowSearch:
         at["mirrors"][...] = library.where(mirrors < 0, each, mirrors)
         at["neighbours"][...], at["own"][...] = local, own
         best, counters = backend.full(len(each), NO_KEY, np.uint64), backend.full(COUNTER_SHAPE, 0, np.uint64)
-        longest = int(degrees.max())
-        binomials = binomial_table(longest, level)
-        batch = {
-            "matrices": matrices,
-            "matrix_at": backend.upload(_starts(np, np.square(sizes))[:-1]),
-            "first_slot": firsts,
-            "sizes": backend.upload(sizes.astype(np.int32)),
-            **at,
-        }
-        most_sets = int(binomials[level, longest])
-        delta = max(1, min(ceil_div(most_sets, THETA), ceil_div(4 * backend.blocks_at_once, len(rows)), MOST_DELTA))
+        binomials = binomial_table(int(degrees.max()), level)
         table, results = backend.upload(binomials), {"keys": best, "min_r_squared": None, "counters": counters}
-        kernel, *launch = gathered_launch(
-            backend, self._problem, level, batch, table, longest, (THETA, delta), **results
-        )
-        backend.kernel(*kernel)(*launch)
+        of_rows = {
+            "matrix_at": backend.upload(_starts(np, np.square(sizes))[:-1]),
+            "sizes": backend.upload(sizes.astype(np.int32)),
+            "own": at.pop("own"),
+        }
+        at["matrices"] = matrices
+        for some in launches:
+            longest, n_rows = int(degrees[some].max()), some.stop - some.start
+            at |= {"first_slot": firsts[some.start :], **{name: array[some] for name, array in of_rows.items()}}
+            blocks = ceil_div(int(binomials[level, longest]), THETA), ceil_div(4 * backend.blocks_at_once, n_rows)
+            shape = THETA, max(1, min(*blocks, MOST_DELTA))
+            kernel, *launch = gathered_launch(backend, self._problem, level, at, table, longest, shape, **results)
+            backend.kernel(*kernel)(*launch)
         keys[slots] = best
         counts = backend.download(counters).sum(axis=0)[: len(ROW_COUNTS)]
         self._laps.lap("tests")

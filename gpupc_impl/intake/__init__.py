@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core.family import Family, default_family, families
-from gpupc_impl.core.problem import InvalidProblem, check_choice
+from gpupc_impl.core.mapped_arrays import by_pieces
+from gpupc_impl.core.problem import InvalidProblem, check_choice, variable_names
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.tables import Table, is_frame, read_table
 from gpupc_impl.tables import TableFormat as TableFormat
@@ -66,6 +67,8 @@ def read_input(
         raise InvalidProblem(
             f"data has {rows:,} samples (rows) and {p:,} variables (columns); give at least one of each"
         )
+    if table.names is not None:
+        variable_names(table.names, p)  # refuses too few or too many
     if correlation:
         _refuse_indefinite(values)
         return dataclasses.replace(table, kind="correlation", summary=f"a correlation matrix of {rows:,} variables")
@@ -78,7 +81,8 @@ def read_input(
         values = _without_missing(values, table, kind or inferred, missing)
     head, names = _head(values), column_names(values, table.names)
     _refuse_second_header(head, table.place)
-    _warn_of_unnamed(names)
+    if table.names is not None or is_frame(head):
+        _warn_of_unnamed(names)
     labelled = set(label_columns)
     measured = [k for k in range(p) if str(names[k]) not in labelled] if labelled else slice(None)
     numbers = _as_numbers(head.iloc[:, measured] if is_frame(head) else head) if kind != "labels" else None
@@ -251,8 +255,8 @@ def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> No
     """Warn of repeated extreme values far from others, such as -999, and of dates written as whole numbers."""
     if len(values) < 2 * REPEATS:
         return
-    if max(values.max(), -values.min()) < LEAST_CODE:  # False if a value is missing
-        return
+    if all(by_pieces(values, lambda rows: max(values[rows].max(), -values[rows].min()) < LEAST_CODE)):
+        return  # No value is missing, since comparisons with NaN are false.
     found, firsts = [], 0
     lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
     for k in np.flatnonzero((lowest >= DATES[0]) & (highest <= DATES[1])):
@@ -448,7 +452,8 @@ def _categories_hint(data: Any, columns: np.ndarray) -> str:
 def _absent(data: Any) -> np.ndarray:
     if is_frame(data):
         return np.asarray(data.isna())
-    if data.dtype.kind not in "fc" or not np.isnan(np.min(data)):  # The least of values is NaN if one is.
+    # The least of values is NaN if one is.
+    if data.dtype.kind not in "fc" or not any(by_pieces(data, lambda rows: np.isnan(data[rows].min()))):
         return np.zeros((len(data), 1), bool)
     return np.asarray(np.isnan(data))
 
