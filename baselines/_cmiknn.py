@@ -1,12 +1,10 @@
-"""PC-stable with CMIknn, compiled with numba, which the references of the nonlinear and the mixed family share.
-
-This is Algorithm 1 of GPU-CMIknn, the test of Runge (2018), with the fixed rules of docs/cmiknn.md: random numbers come
-from Philox, sums are whole multiples of 2^-40, and the smaller index wins a tie. The code shares nothing with the
-kernels, and draws permutations by the sequential scheme of the paper, one sample after the other in the order of their
+"""PC-stable with CMIknn, compiled with numba, which the references of the nonlinear and the mixed family share. This is
+Algorithm 1 of GPU-CMIknn, the test of Runge (2018), with the fixed rules of docs/cmiknn.md: random numbers come from
+Philox, sums are whole multiples of 2^-40, and the smaller index wins a tie. The code shares nothing with the kernels,
+and draws permutations by the sequential scheme of the paper, one sample after the other in the order of their
 priorities. Sets, their order and every random number are those of the GPU methods, and so are all p-values. Each
 variable is a row of an array: x (n,) is the permuted variable, ys (w, n) are the variables tested against x, and s (l,
-n) is the conditioning set; all have one float dtype.
-"""
+n) is the conditioning set; all have one float dtype."""
 
 import concurrent.futures
 import itertools
@@ -32,8 +30,6 @@ BISECTIONS = 8  # number of bisections of an interval before only the distances 
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------
-
-
 @compiled
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10 (Salmon et al. 2011): four random 32-bit words, each in 64 bits, from a counter and a key."""
@@ -65,8 +61,6 @@ def words(sample, permutation, block, key):
 
 
 # --- permutations ----------------------------------------------------------------------------------------------------
-
-
 @inlined
 def insert(d, b, inserted, distances, nearest):
     """Insert sample b at distance d among the nearest so far, in ascending order; returns how many there are now."""
@@ -185,15 +179,12 @@ def permute(x, neighbours, key, permutations, columns):
 
 
 # --- conditional mutual information ----------------------------------------------------------------------------------
-
-
 @compiled
 def partial_sums(columns, ys, s, k, psi, first, last):
     """Return the (w, width) int64 sums of psi(n_xz) + psi(n_yz) - psi(n_z) over samples [first, last). Loops over all
-    (n, width) columns of permutations are innermost, so that they vectorize. The radius of a sample is the distance to
-    its k-th nearest other sample in the joint space, which bisection finds among the samples that are near in (Y, S)
-    only: as near as the radius of the previous sample, or farther if that is too small. ``psi`` are (n + 1,) int64
-    digammas in units of 2^-40."""
+    (n, width) columns of permutations are innermost, to vectorize. The radius of a sample is the distance to its k-th
+    nearest other sample in the joint space, which bisection finds among samples near in (Y, S): as near as the radius
+    of the previous sample, or farther if that is too small. ``psi`` are (n + 1,) int64 digammas in units of 2^-40."""
     n, width = columns.shape
     dtype = columns.dtype.type
     sums = np.zeros((len(ys), width), np.int64)
@@ -352,8 +343,6 @@ def count_within(ascending, centre, radius):
 
 
 # --- the test and the search ------------------------------------------------------------------------------------------
-
-
 class CmiknnTest:
     """The test of Algorithm 1 for one permuted variable and set, and any number of other variables at once. Threads, to
     which `map_tasks` gives tasks, share the samples; sums are of integers and every random number has its own counter,
@@ -399,8 +388,7 @@ class CmiknnTest:
         return lambda samples: partial_sums(columns, ys, s, k, psi, *samples)
 
     def counts(self, permuted: int, others: list[int], members: tuple[int, ...]) -> np.ndarray:
-        """Return the numbers of permutations, (w,), whose CMI is at least that of the data: whose sum is at most
-        its."""
+        """Return numbers of permutations, (w,), whose CMI is at least the data's: whose sum is at most its."""
         sums = self.partial_sums(permuted, others, members)
         return (sums[:, 1:] <= sums[:, :1]).sum(axis=1)
 
@@ -453,8 +441,7 @@ class _CmiknnSearch(GraphSearch):
         removed: dict[tuple[int, int], tuple[int, ...]] = {}
         tests, possible = 0, progress_watcher.possible_tests(self.adjacent, level)
         for permuted, row in enumerate(neighbours):
-            # At level 0 a pair is tested only from its smaller end.
-            others = [k for k in row if level or k > permuted]
+            others = [k for k in row if level or k > permuted]  # At level 0 a pair is tested only from its smaller end.
             others = [k for k in others if (min(k, permuted), max(k, permuted)) in to_test - removed.keys()]
             if len(row) <= level:
                 continue

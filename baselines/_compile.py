@@ -1,13 +1,9 @@
-"""Compiles with numba and a cache on disk that several processes may fill at once and to which other users cannot
-write.
-
-Numba's cache has an index of which file contains the code for which types, and numba adds an entry by reading and
-rewriting the whole index (module `numba.core.caching`, 0.68). Two processes that do this at the same time may give code
-for different types the same name, and a third process then runs code for the wrong types. A file lock makes the index's
-updates exclusive. Numba unpickles the files in its cache, which can execute any code. A folder or a file that another
-user may have written, such as one below a shared ``NUMBA_CACHE_DIR``, is therefore neither read nor written; the code
-is compiled instead.
-"""
+"""Compiles with numba and a cache on disk that processes may fill at once and other users cannot write. Numba's cache
+has an index of which file contains the code for which types, and numba adds an entry by reading and rewriting the whole
+index (module `numba.core.caching`, 0.68). Two processes that do this at once may give code for different types one
+name, and a third then runs code for the wrong types. A file lock makes the index's updates exclusive. Numba unpickles
+the files in its cache, which can execute any code. A folder or file that another user may have written, such as one
+below a shared ``NUMBA_CACHE_DIR``, is therefore neither read nor written; the code is compiled instead."""
 
 import fcntl
 import functools

@@ -1,12 +1,10 @@
-"""PC-stable on coded data on the CPU, compiled with numba, which `discrete-serial` and `discrete-parallel` share.
-
-This is Algorithm 1 of gpuPC. The level loop is that of all references (`_levels`); this module tests the edges of a
-level, with chi-square or G-square (gpuPC, section 2.3). It shares no code with the GPU methods but gives the same
-answers: it tests the same sets in the same order, adds the terms of each statistic in the same order, and compares with
-the same critical values. Edges and separating sets are therefore equal, and so are the numbers of tests of a fixed
-workload. A small table is counted by bitmaps; a table that is not much larger than the data by a histogram. For larger
-tables the samples are sorted by stratum, so that only strata that occur take memory and time.
-"""
+"""PC-stable on coded data on the CPU, compiled with numba, which `discrete-serial` and `discrete-parallel` share. This
+is Algorithm 1 of gpuPC. The level loop is that of all references (`_levels`); this module tests the edges of a level,
+with chi-square or G-square (gpuPC, section 2.3). It shares no code with the GPU methods but gives the same answers: it
+tests the same sets in the same order, adds the terms of each statistic in the same order, and compares with the same
+critical values. Edges and separating sets are therefore equal, and so are the numbers of tests of a fixed workload. A
+small table is counted by bitmaps; a table that is not much larger than the data by a histogram. For larger tables the
+samples are sorted by stratum, so that only strata that occur take memory and time."""
 
 import collections
 import math
@@ -116,13 +114,10 @@ def decide(statistic, df, criticals):
 def separate_edges(data, space, starts, neighbours, edges, tiers, level, criticals, tests_per_edge, record):
     """Test edges one after the other given sets of ``level`` variables, each until a set separates it. The order is
     that of a serial PC-stable: sets from the neighbours of i, then from those of j, in lexicographic order. If
-    ``tests_per_edge`` is not 0, each edge has that many tests, and no edge is removed.
-
-    Returns:
-        indices of the removed edges and their sets; the number of tests; with ``record``, the edges, statistics and
-        degrees of freedom of tests among which is that of each edge's largest p-value; the number of edges tested; and
-        the degrees of freedom whose critical value is needed to go on, or 0.
-    """
+    ``tests_per_edge`` is not 0, each edge has that many tests, and no edge is removed. Returns indices of the removed
+    edges and their sets; the number of tests; with ``record``, the edges, statistics and degrees of freedom of tests
+    among which is that of each edge's largest p-value; the number of edges tested; and the degrees of freedom whose
+    critical value is needed to go on, or 0."""
     removed = np.empty(len(edges), np.int64)
     sets = np.empty((len(edges), level), np.int32)
     n_removed = tests = 0
@@ -322,7 +317,6 @@ def statistic_of_sorted(data, space, r_i, r_j, members):
 
 @inlined
 def same_stratum(codes, members, a, b):
-    """Return whether samples a and b have the same categories of all members."""
     same = True
     for s in members:
         same &= codes[s, a] == codes[s, b]
@@ -348,8 +342,7 @@ def sort(values):
 
 @compiled
 def statistic_of_cells(cells, r_j, cols, used, logs):
-    """Return the terms and degrees of freedom of one stratum, from the ascending cells of its samples. ``cols``
-    contains only zeros before and after the call."""
+    """Return a stratum's terms and degrees of freedom, from ascending cells; ``cols`` is zero before and after."""
     n, n_rows, n_cols, part = len(cells), 0, 0, 0.0
     for cell in cells:
         cols[cell % r_j] += 1
@@ -390,8 +383,6 @@ def sort_by_code(codes, order, totals, out):
 
 
 # --- the search -------------------------------------------------------------------------------------------------------
-
-
 def discrete_skeleton(problem: DiscreteProblem, run: Run, threads: int) -> Skeleton:
     return search(problem, run, _DiscreteTests(problem, run.pmax), threads)
 

@@ -1,8 +1,7 @@
 """Counts contingency tables of coded data by bitmaps and by histograms, compiled with numba. A bitmap is a bit vector
 of the samples that have a category. The count of a cell is the number of bits that are set in the bitmaps of all its
 categories; bitmaps that the sets of an edge share are combined only once. A histogram takes one pass over the samples,
-which reads only the last member of the set. Bitmaps and histograms number the cells as the kernels of the GPU methods
-do."""
+which reads only the last member of the set. Both number the cells as the GPU methods' kernels do."""
 
 import collections
 
@@ -33,10 +32,7 @@ Attributes:
     adjusted: whether degrees of freedom are counted from the rows and columns that occur.
 """
 
-Space = collections.namedtuple(
-    "Space",
-    "table rows cols used base sorted order other_order prefix prefix_counts valid",
-)
+Space = collections.namedtuple("Space", "table rows cols used base sorted order other_order prefix prefix_counts valid")
 """The working memory of a thread that tests edges at one level; t ranges from 0 to level - 1.
 
 Attributes:
@@ -53,8 +49,6 @@ Attributes:
 
 @intrinsic
 def popcount(typing_context, word):
-    """Return the number of bits set in a uint64."""
-
     def generate(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])
 
@@ -62,8 +56,6 @@ def popcount(typing_context, word):
 
 
 # --- preparation -----------------------------------------------------------------------------------------------------
-
-
 @compiled
 def count_categories(codes, first_row, bits, totals):
     """Write one variable's bitmaps, if it has any, from ``bits[first_row]`` on, and the counts of its categories."""
@@ -112,7 +104,6 @@ def begin_set(space, changed):
 
 @compiled
 def common_bits(a, b):
-    """Return the number of bits that are set in both a and b."""
     count = 0
     for w in range(len(a)):
         count += popcount(a[w] & b[w])
@@ -141,8 +132,7 @@ def count_pair_by_bitmaps(data, table, i, j):
 
 @compiled
 def count_by_bitmaps(data, space, i, j, members):
-    """Count the table of the pair given at least one member, from the bitmaps of the pair and all members but the
-    last."""
+    """Count the pair's table given at least one member, from bitmaps of the pair and all members but the last."""
     prefix, counts = space.prefix, space.prefix_counts
     level = len(members)
     cells = data.categories[i] * data.categories[j]

@@ -1,12 +1,9 @@
-"""Fisher's z test on partial correlations, compiled with numba, which `stable-serial` and `stable-parallel` share.
-
-The test is the canonical evaluation of docs/ci-tests.md. This code performs the operations of the kernels in the same
-order and gives the same bits, but shares no code with the kernels. The members of S are eliminated one at a time in
-ascending order, so that sets which follow each other lexicographically share the work for their common prefix.
-``limits`` is (critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE). The first three come
-from the problem. The last one is an argument because numba's cache would not notice if a constant of another module
-changed.
-"""
+"""Fisher's z test on partial correlations, compiled with numba, which `stable-serial` and `stable-parallel` share. The
+test is the canonical evaluation of docs/ci-tests.md. This code performs the operations of the kernels in the same order
+and gives the same bits, but shares no code with the kernels. The members of S are eliminated one at a time in ascending
+order, so that sets which follow each other lexicographically share the work for their common prefix. ``limits`` is
+(critical_r_squared, residual_tolerance, pivot_tolerance, PSEUDO_INVERSE_TOLERANCE). The first three come from the
+problem. The last one is an argument because numba's cache would not notice if a constant of another module changed."""
 
 import collections
 
@@ -185,10 +182,9 @@ def first_separating_set(correlation, i, j, candidates, members, limits, record)
 
 
 Factor = collections.namedtuple("Factor", ["rows", "scale", "of_i", "of_j", "h"])
-"""The Cholesky factor of M2 for the first members of a set: its entries ``rows[t, u]`` below the diagonal, and the
-reciprocals ``scale[t]`` of the diagonal, the roots of the pivots (residual variances of member t given its
-predecessors); the solutions x of factor x = C[S, i] and of factor x = C[S, j]; and in ``h[t]`` H11, H12 and H22 given
-the first t members."""
+"""The Cholesky factor of M2 for a set's first members: its entries ``rows[t, u]`` below the diagonal, the reciprocals
+``scale[t]`` of the diagonal, the roots of the pivots (residual variances given the predecessors); the solutions x of
+factor x = C[S, i] and factor x = C[S, j]; and in ``h[t]`` H11, H12 and H22 given the first t members."""
 
 
 @inlined
@@ -317,13 +313,10 @@ def least_squares(a, b):
 
 
 def stable_skeleton(problem: GaussianProblem, run: Run, threads: int) -> Skeleton:
-    """Find the skeleton of a problem with a number of threads."""
     return search(problem, run, _FisherZTests(problem, run.pmax), threads)
 
 
 class _FisherZTests(Tests):
-    """Fisher's z test on one problem."""
-
     def __init__(self, problem: GaussianProblem, pmax: bool):
         self._problem, self._record = problem, pmax
 

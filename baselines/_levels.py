@@ -1,5 +1,4 @@
-"""Runs the levels of PC-stable on the CPU, with the edges of a level distributed over threads, for references of all
-families."""
+"""Runs the levels of PC-stable on the CPU, with a level's edges distributed over threads, for all references."""
 
 import concurrent.futures
 import dataclasses
@@ -44,8 +43,6 @@ class Tested:
 
 
 class Tests(Protocol):
-    """A family's CI test, applied to one problem."""
-
     def separate_pairs(self, adjacent: np.ndarray, pmax: np.ndarray | None, map_tasks: Callable) -> int:
         """Run level 0 on the complete graph, (p, p) bool, and write p-values; return the number of edges left."""
 
@@ -58,8 +55,7 @@ class Tests(Protocol):
 
 
 def search(problem: Problem, run: Run, tests: Tests, threads: int) -> Skeleton:
-    """Find the skeleton with that many threads, which share tasks of edges; the answer does not depend on their
-    number."""
+    """Find the skeleton with threads that share tasks of edges; the answer does not depend on their number."""
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         levels = _Levels(problem, tests, run.pmax, threads, map if threads == 1 else pool.map)
         return pc_stable(problem, levels, facts=run.facts, progress=run.progress)
@@ -109,8 +105,6 @@ class _Levels(GraphSearch):
 
 
 # --- graphs and subsets -----------------------------------------------------------------------------------------------
-
-
 @compiled
 def neighbour_lists(adjacent):
     """Return the graph G' of a level as (starts, neighbours, edges); see `Graph`."""

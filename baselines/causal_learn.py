@@ -136,9 +136,7 @@ def causal_learn(problem: Any, run: Run) -> Skeleton:
     - Its test inverts the correlation matrix of (i, j, S). If that is exactly singular, the test raises an error; if it
       is nearly singular, as with duplicated columns, the answer depends on rounding. The test has neither undefined
       results nor a pseudo-inverse, and ignores `residual_tolerance`.
-    - ``df_convention="cupc"`` has one degree of freedom less, so the sample size that its test receives is smaller by
-      one.
-    """
+    - ``df_convention="cupc"`` has one degree of freedom less, so its test receives one sample less."""
     from causallearn.utils.cit import FisherZ
 
     p = problem.n_variables

@@ -18,8 +18,7 @@ from gpupc_impl.latent.problem import LatentProblem, pag_answer
 CIRCLE, ARROW, TAIL = 1, 2, 3
 
 Test = Callable[[int, int, tuple[int, ...]], float]
-"""A function of i, j and the members of a set that returns the dependence (`IndependenceTests.dependence`), infinite if
-the set does not separate."""
+"""The `IndependenceTests.dependence` of i, j and a set's members, infinite if the set does not separate them."""
 
 
 @method(
@@ -76,8 +75,7 @@ class _Search:
         return np.flatnonzero(self.marks[i]).tolist()
 
     def best(self, i: int, j: int, sets: Iterator[Sequence[int]]) -> tuple[int, ...] | None:
-        """Return the separating set with the least dependence, the first of several, and note the union of all; None if
-        there is none."""
+        """Return the first separating set of least dependence, and note the union of all; None if there is none."""
         values = {members: self.test(i, j, members) for members in map(tuple, map(sorted, sets))}
         separating = [(value, members) for members, value in values.items() if value < math.inf]
         if not separating:
@@ -105,7 +103,6 @@ class _Search:
         return self.sets[key]
 
     def is_in_any_set(self, i: int, j: int, k: int) -> bool:
-        """Return whether k is in any separating set of the smallest size."""
         self.separating(i, j)
         return k in self.unions[min(i, j), max(i, j)]
 
@@ -117,8 +114,7 @@ class _Search:
                     yield x, y, z
 
     def remove(self, lists: dict[tuple[int, int], list[list[int]]], most: float = math.inf) -> bool:
-        """Remove the edges that subsets of their lists with up to `most` members separate, all together; returns
-        whether there are any."""
+        """Remove all edges that subsets of up to `most` members of their lists separate; returns whether any was."""
         found = {edge: self.smallest(*edge, of_edge, most) for edge, of_edge in lists.items()}
         for (i, j), members in found.items():
             if members is not None:
@@ -138,7 +134,6 @@ class _Search:
             again = self.remove(lists)
 
     # --- orientation ---------------------------------------------------------------------------------------------
-
     def orient(self, with_tests: bool) -> bool:
         """Orient all edges anew; returns whether edges of discriminating paths were removed instead."""
         self.marks[self.marks > 0] = CIRCLE
@@ -299,7 +294,6 @@ class _Search:
                 yield z, x, TAIL
 
     # --- Possible-D-SEP --------------------------------------------------------------------------------------------
-
     def scan(self, most: int | None) -> None:
         edges = map(tuple, np.argwhere(np.triu(self.marks)).tolist())
         lists = {(i, j): [self.possible_d_sep(i, j), self.possible_d_sep(j, i)] for i, j in edges}

@@ -2,11 +2,9 @@
 
 They draw the random numbers and add up in the order of the GPU methods, so their answers are the same.
 
-- `stable-serial` replaces pcalg's Stable.fast, the serial reference of cuPC's Table 2, and `stable-parallel` replaces
-  Parallel-PC (cuPC, reference [17]).
+- `stable-serial` replaces pcalg's Stable.fast of cuPC's Table 2, `stable-parallel` Parallel-PC (cuPC, reference [17]).
 - `discrete-parallel` replaces the packages bnlearn and parallelPC of gpuPC's comparison (section 4.1).
-- `cmiknn-serial` is the base of GPU-CMIknn's speedups.
-"""
+- `cmiknn-serial` is the base of GPU-CMIknn's speedups."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

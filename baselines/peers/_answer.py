@@ -17,8 +17,7 @@ from gpupc_impl.core.whole_graphs import Mark, whole_graph
 
 
 def peer(name: str, **attributes: Any) -> Callable[[Any], Any]:
-    """Register a program of others as a method: by default on CPUs, with separating sets of its own, and without
-    background knowledge."""
+    """Register others' program as a method: by default on CPUs, with its own sets, without background knowledge."""
     return method(name, **{"backends": ("cpu",), "canonical": False, "knowledge": False, **attributes})
 
 
@@ -30,7 +29,6 @@ class Library(NamedTuple):
     functions: Mapping[str, tuple[Any, Sequence[Any]]]
 
     def unavailable(self) -> str | None:
-        """Return why the library cannot be used; None if it can."""
         if not os.environ.get(self.variable):
             return (
                 f"{self.variable} does not name the library built from the authors' repository; docs/peers.md says how"
@@ -78,32 +76,19 @@ def refuse_workload(problem: Any, run: Run) -> None:
 
 
 class Found(NamedTuple):
-    """The answer of a program.
+    """The answer of a program."""
 
-    Attributes:
-        edges: (p, p) numbers, which are nonzero for edges.
-        sets: (p, p, width) int32: for a removed pair the members of its set, padded with -1, at [i, j] or [j, i] or
-            both.
-        level_seconds: the times of levels that the program reports; 0 is recorded for others.
-        seconds: the time of the search by the program's own clock; None to count the whole call.
-        facts: further facts of the result.
-    """
-
-    edges: np.ndarray
-    sets: np.ndarray
-    level_seconds: Sequence[float] = ()
-    seconds: float | None = None
-    facts: Mapping[str, Any] = {}
+    edges: np.ndarray  # (p, p) numbers, which are nonzero for edges
+    sets: np.ndarray  # (p, p, width) int32: a removed pair's set, padded with -1, at [i, j] or [j, i] or both
+    level_seconds: Sequence[float] = ()  # the times of levels that the program reports; 0 is recorded for others
+    seconds: float | None = None  # the time of the search by the program's own clock; None to count the whole call
+    facts: Mapping[str, Any] = {}  # further facts of the result
 
 
 def call_program(problem: Any, run: Run, most: int, search: Callable[[int], Found]) -> Skeleton:
     """Call a program for the search up to a level, at most its deepest one (`most`), and return its answer as a
-    `Skeleton`. `search` calls it, given the largest level at which it may make tests.
-
-    Raises:
-        InvalidParameter: largest p-values are requested.
-        InvalidProblem: the problem is the workload of a fixed number of tests an edge.
-    """
+    `Skeleton`. `search` calls it, given the largest level at which it may make tests. InvalidParameter is raised if
+    largest p-values are requested, InvalidProblem for the workload of a fixed number of tests an edge."""
     refuse_pmax(run)
     refuse_workload(problem, run)
     deepest, p = deepest_level(problem, most), problem.n_variables
@@ -161,8 +146,7 @@ def _sets_of(adjacency: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def padded(flat: np.ndarray, p: int, first: int) -> np.ndarray:
-    """Return (p, p, width) int32 sets, padded with -1, from ``i, j, size, members`` of each pair, where variables are
-    numbered from `first` on."""
+    """Return (p, p, width) int32 sets, padded with -1, of ``i, j, size, members`` for pairs, counted from `first`."""
     found, at = [], 0
     while at < len(flat):
         i, j, size = flat[at : at + 3]
@@ -194,8 +178,7 @@ def timed_call(
     answer: Callable[[Any], Skeleton],
     data: Callable[[Any], Any] = samples_of,
 ) -> Skeleton:
-    """Call a package, and return its answer. Only `search` counts, which receives what `data` makes of the problem, and
-    whose result `answer` converts."""
+    """Call a package. Only `search` counts, which takes what `data` makes, and whose result `answer` converts."""
     refuse_pmax(run)
     start = time.perf_counter()
     prepared = data(problem)
@@ -215,8 +198,7 @@ def call_package(
     data: Callable[[Any], Any] = samples_of,
     **facts: Any,
 ) -> Skeleton:
-    """Return the graph of a package's `timed_call`, of which `translate` makes the adjacency matrix and the marks, with
-    further facts."""
+    """Return the graph of a `timed_call`, of which `translate` makes adjacency matrix and marks, with further facts."""
     return timed_call(
         problem, run, search, lambda found: whole_graph(problem, run, *translate(found), **facts), data=data
     )

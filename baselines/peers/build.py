@@ -1,8 +1,6 @@
 """Builds the libraries of authors' programs from clones that the user made: ``python -m baselines.peers.build --help``.
-
 Nothing is downloaded. The clone's sources must have the checksums of the version for which the adapter was written. The
-build needs nvcc, or for a program without kernels g++, and no GPU.
-"""
+build needs nvcc, or for a program without kernels g++, and no GPU."""
 
 import argparse
 import dataclasses
@@ -18,25 +16,16 @@ HERE = Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program by other authors, in the version that its adapter calls.
-
-    Attributes:
-        sources: the files and folders that are compiled or included, relative to the clone's root, with their
-            `_sha256`.
-        flags: the compiler's flags in the program's own build file.
-        variable: the environment variable that its adapter reads.
-        adapter: a file of this project that is compiled with the program.
-        compiled: files of the folders in `sources` that are compiled, as all .cu files in `sources` are.
-    """
+    """A program by other authors, in the version that its adapter calls."""
 
     repository: str
     commit: str
-    sources: Mapping[str, str]
-    flags: Sequence[str]
-    variable: str
-    adapter: str | None = None
+    sources: Mapping[str, str]  # files and folders compiled or included, relative to the clone, with their `_sha256`
+    flags: Sequence[str]  # the compiler's flags in the program's own build file
+    variable: str  # the environment variable that its adapter reads
+    adapter: str | None = None  # a file of this project that is compiled with the program
     compiler: str = "nvcc"
-    compiled: Sequence[str] = ()
+    compiled: Sequence[str] = ()  # files of the folders in `sources` that are compiled, as all .cu files in it are
 
     def mismatch(self, clone: Path) -> str | None:
         """Return why a folder is not a clone of this version; None if it is."""
@@ -49,7 +38,6 @@ class Program:
         return None
 
     def command(self, clone: Path, output: Path, architecture: str) -> list[str]:
-        """Return the command that builds the library."""
         files = [clone / name for name in (*self.sources, *self.compiled) if name.endswith((".cu", ".cpp"))]
         files += [HERE / self.adapter] if self.adapter else []
         paths = [clone / name for name in self.sources]

@@ -13,10 +13,8 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 # void Skeleton(double *C, int *P, int *G, double *Th, int *l, int *maxlevel, double *pMax, int *SepSet)
 LIBRARY = Library("GPUPC_CUPC_LIBRARY", {"Skeleton": (None, [ctypes.c_void_p] * 8)})
-
 MAX_LEVEL = 14  # the deepest level for which the program has a kernel, and the length of a separating set
 MAX_VARIABLES = 12_288  # a row of the graph, 4 bytes per variable, lies in the default 48 KB of a block's shared memory
-
 THRESHOLDS = 50
 
 
@@ -61,6 +59,5 @@ def cupc_authors(problem: GaussianProblem, run: Run) -> Skeleton:
 
 @functools.lru_cache(maxsize=1)
 def _outputs(p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arrays that the program writes (graph, |z|, sets), which are kept so that later calls cause no page
-    faults in them."""
+    """Return the arrays that the program writes (graph, |z|, sets), kept so that later calls cause no page faults."""
     return np.zeros((p, p), np.int32), np.zeros((p, p)), np.zeros((p, p, MAX_LEVEL), np.int32)

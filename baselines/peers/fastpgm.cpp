@@ -25,8 +25,7 @@ extern "C" double fastpgm_skeleton(const int32_t* codes, const int32_t* categori
     search.AssignNodeInformation(&data);
     search.StructLearnByPCStable(&data, threads, 1, false, &timer, 0);
 
-    // The program may have oriented edges by now, which changes no pair. The members are those of the set that removed
-    // the pair.
+    // The program may have oriented edges, which changes no pair. The members are of the set that removed the pair.
     for (Edge& edge : search.network->vec_edges) {
         const auto ends = std::minmax({edge.GetNode1()->GetNodeIndex(), edge.GetNode2()->GetNodeIndex()});
         edges[size_t(ends.first) * p + ends.second] = 1;

@@ -13,7 +13,6 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 
 ARGUMENTS = [c_void_p, c_void_p, c_int, c_int, c_double, c_int, c_int, c_void_p, c_void_p, c_void_p]  # see fastpgm.cpp
 LIBRARY = Library("GPUPC_FASTPGM_LIBRARY", {"fastpgm_skeleton": (c_double, ARGUMENTS)})
-
 MAX_CELLS = 2**31 - 1  # the upper bound on the cells of a table, which the program numbers with 32 bits
 
 

@@ -15,7 +15,6 @@ size_t gpucmiknn_free_bytes() { return call_init_gpu_cuda(); }
 const char* gpucmiknn_error(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
 
 // --- gpu_row (Parallel): data is (p, n), and others holds the variables that are tested with x ----------------------
-
 // Writes p_values (count): the p-value of the test of x with each of the others, without a set.
 int gpucmiknn_row_level_0(const float* data, size_t n, size_t p, int k, size_t permutations, int x, int* others,
                           size_t count, float* p_values) {
@@ -23,8 +22,7 @@ int gpucmiknn_row_level_0(const float* data, size_t n, size_t p, int k, size_t p
     return cudaGetLastError();
 }
 
-// Writes permuted (count, permutations, n): the values of x, permuted among the neighbours in each of the sets (count,
-// level).
+// Writes permuted (count, permutations, n): x permuted among the neighbours in each of the sets (count, level).
 int gpucmiknn_row_permute(const float* data, size_t n, size_t p, size_t permutations, int* sets, size_t level,
                           size_t count, int x, float* permuted) {
     perm_cuda_multi_all(data, n, p, permutations, permuted, sets, level, count, x);
@@ -42,7 +40,6 @@ int gpucmiknn_row_level(const float* data, const float* permuted, size_t n, size
 }
 
 // --- gpu_single (Single): data is (2 + level, n), with x, y and the set ----------------------------------------------
-
 int gpucmiknn_single_level_0(const float* data, size_t n, int k, size_t permutations, float* p_value) {
     *p_value = pval_l0_cuda_shared(data, n, 2, k, permutations);
     return cudaGetLastError();

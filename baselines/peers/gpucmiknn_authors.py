@@ -64,14 +64,10 @@ def open_test(problem: NonlinearProblem, backend: Any, params: Mapping[str, Any]
     open_test=open_test,
 )
 def gpucmiknn_authors(problem: NonlinearProblem, run: Run) -> Skeleton:
-    """Run the authors' search on the problem's transformed samples, in float32 like the whole program. Its significance
-    level lies between two multiples of 1 / permutations, so that its rule p > alpha separates exactly if the problem's
-    rule p >= alpha does. It draws its own random numbers, and threads race for samples, so runs are not reproducible.
-
-    Raises:
-        InvalidProblem: the program's kernels cannot solve the problem, see `_check`.
-        DeviceMemoryError, KernelLaunchError: CUDA reports an error.
-    """
+    """Run the authors' search on the problem's transformed samples, in float32. Its significance level lies between two
+    multiples of 1 / permutations, so that its rule p > alpha separates exactly if the problem's rule p >= alpha does.
+    It draws its own random numbers, and threads race, so runs are not reproducible. InvalidProblem is raised if the
+    kernels cannot solve the problem (`_check`), DeviceMemoryError or KernelLaunchError for an error of CUDA."""
     _check(problem)
 
     def search(deepest: int) -> Found:
@@ -111,8 +107,6 @@ def _check(problem: NonlinearProblem) -> None:
 
 
 class _Program:
-    """Calls the library's functions for one problem."""
-
     def __init__(self, problem: NonlinearProblem):
         self._library = LIBRARY.load()
         self._values = np.ascontiguousarray(problem.values, np.float32)

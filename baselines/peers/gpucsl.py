@@ -22,8 +22,7 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 LIMITS = {"gaussian": range(5, 64, 3), "discrete": range(2, 64)}
-"""The limits on the level that are tried for a problem without a limit, by family; an additional level doubles the
-discrete tables or more."""
+"""Levels tried as limits of a problem without one, by family; another level doubles discrete tables or more."""
 
 HEADERS = {"cassert": "", "stdint.h": "typedef unsigned char uint8_t;\ntypedef unsigned int uint32_t;\n"}
 """Headers that GPUCSL's sources include and NVRTC lacks. NVRTC provides `assert` without its header."""
@@ -41,8 +40,7 @@ MAX_CATEGORIES = 255  # the upper bound on a variable's categories, whose number
 )
 def gpucsl(problem: GaussianProblem, run: Run) -> Skeleton:
     """Run GPUCSL's own search (see `_search`). With n samples GPUCSL uses n - l - 4 degrees of freedom at level l, as
-    ``df_convention="cupc"`` does. For the other convention the number of samples that GPUCSL receives is larger by
-    one."""
+    ``df_convention="cupc"`` does. For the other convention GPUCSL receives one sample more."""
     p, samples = problem.n_variables, problem.degrees_of_freedom(0) + 4
     shape_of_data = np.empty((max(samples, 0), 0))  # The program reads only the number of samples.
 
@@ -95,14 +93,9 @@ def _search(
 ) -> Skeleton:
     """Search with kernels for one limit on the level, since GPUCSL compiles and allocates for all levels in advance.
     The limit is the problem's `max_level`. Without one, it is the smallest limit with which the search ends by itself:
-    the first call finds this limit by trial, and later calls reuse it. The backend counts the time of compilation, as
-    for our kernels.
-
-    Args:
-        make_kernels: ``(Kernels, limit)`` -> the compiled kernels that `discover` passes on.
-        discover: ``(module, limit, kernels)`` -> GPUCSL's result and its seconds.
-        most: the deepest level that GPUCSL can run.
-    """
+    the first call finds it by trial, and later calls reuse it. The backend counts the time of compilation, as ours.
+    ``make_kernels(Kernels, limit)`` returns the compiled kernels, ``discover(module, limit, kernels)`` GPUCSL's result
+    and its seconds; `most` is the deepest level that GPUCSL can run."""
     module = importlib.import_module(module_name)
 
     def call(limit: int) -> Found:

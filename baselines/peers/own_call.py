@@ -29,7 +29,6 @@ def pc(problem: Any, run: Run) -> Skeleton:
 
 
 def _skeleton(graph: CPDAG) -> tuple[np.ndarray, list[Any]]:
-    """Return the skeleton when the kernels that the call prefetched are compiled, so that no later call runs beside a
-    compiler."""
+    """Return the skeleton when the call's prefetched kernels are compiled, so no later call runs beside a compiler."""
     open_backend("host").finish_prefetched()
     return skeleton_only(graph.skeleton.adjacency)

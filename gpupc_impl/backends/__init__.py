@@ -8,12 +8,7 @@ import warnings
 
 from gpupc_impl.backends.arguments import Filled, Pointer, Struct
 from gpupc_impl.backends.base import Backend, KernelSource
-from gpupc_impl.backends.errors import (
-    BackendUnavailable,
-    DeviceMemoryError,
-    KernelCompilationError,
-    KernelLaunchError,
-)
+from gpupc_impl.backends.errors import BackendUnavailable, DeviceMemoryError, KernelCompilationError, KernelLaunchError
 from gpupc_impl.backends.launch import Event, Kernel
 from gpupc_impl.backends.machine import has_nvidia_driver
 
@@ -79,10 +74,5 @@ def _lacks_cupy() -> bool:
 
 
 def open_backend(name: str = "auto", device_memory_limit: int | None = None) -> Backend:
-    """Return a backend that is ready for use.
-
-    Raises:
-        ValueError: no backend has this name.
-        BackendUnavailable: the backend cannot run here; the message says why.
-    """
+    """Return a backend ready for use; ValueError for an unknown name, BackendUnavailable if it cannot run here."""
     return backend_class(resolve_backend(name))(device_memory_limit)

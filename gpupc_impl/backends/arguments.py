@@ -8,10 +8,8 @@ and numbers. A struct is declared again in Python, field by field in the order o
     kernel(grid, block, [rows, SEARCH(C=matrix, critical_r_squared=0.1, best=keys), np.bool_(True)])
 
 Both backends compile these declarations with the kernel, as assertions on the types and offsets of the fields
-(`sources.declaration_checks`), so a struct that was changed on one side only does not compile. Every launch checks the
-values of the fields. Constants that Python and CUDA share, such as the threads of a block, are asserted in the same
-way.
-"""
+(`sources.declaration_checks`), so a struct changed on one side only does not compile. Every launch checks the values of
+the fields. Constants that Python and CUDA share, such as the threads of a block, are asserted in the same way."""
 
 from __future__ import annotations
 
@@ -53,8 +51,7 @@ class Unfit(TypeError):
 
 
 class KernelParameter(abc.ABC):
-    """A parameter of a kernel, or a field of a struct: its size and alignment in memory (`storage`), and its type in
-    C++, without const (`cpp`)."""
+    """A parameter or a struct's field: its size and alignment (`storage`), and its C++ type without const (`cpp`)."""
 
     storage: np.dtype
     cpp: str

@@ -25,8 +25,7 @@ from gpupc_impl.integers import round_up
 Empty = Callable[[tuple[int, ...], DTypeLike], np.ndarray]  # makes an uninitialised C-contiguous host array
 
 _prefetched: dict[tuple[int, Hashable], Any] = {}
-"""Sequences of kernels that were passed to `prefetch`, by identity and target. Keeping the objects here prevents Python
-from reusing their identities."""
+"""Sequences of kernels passed to `prefetch`, by identity and target; kept here, so that no identity is used again."""
 
 
 ALIGNMENT = 256  # of a device array, in bytes
@@ -50,30 +49,17 @@ def laid_out(
 
 
 class Backend(abc.ABC):
-    """A device on which kernels run, with its memory and a budget for it.
+    """A device on which kernels run, with its memory and a budget for it."""
 
-    Attributes:
-        name: ``"cuda"`` or ``"host"``.
-        warp_threads: the number of threads that execute a warp in kernels that use engine/kernels/warp.cuh.
-        device_memory_limit: the upper bound on the device memory in use, in bytes; None means that the device's memory
-            is the limit.
-        multiprocessors: the number of multiprocessors of a GPU; 0 on CPU cores.
-        blocks_at_once: the number of blocks for a launch whose warps distribute the work among themselves.
-        array_threads: the number of threads that may call the library of `array_library` concurrently.
-        compile_seconds: the time that this object has waited for kernels to be compiled or read from the cache.
-        max_shared_bytes: the upper bound on the dynamic shared memory of a block.
-        waits_for_best: whether searches wait for their fastest kernels to be compiled, as measured ones do.
-    """
-
-    name: ClassVar[str]
-    warp_threads: ClassVar[int]
-    device_memory_limit: int | None
-    multiprocessors: int
-    blocks_at_once: int
-    array_threads: int = 1
-    compile_seconds: float
-    max_shared_bytes: int
-    waits_for_best: bool = False
+    name: ClassVar[str]  # ``"cuda"`` or ``"host"``
+    warp_threads: ClassVar[int]  # the number of threads that execute a warp in kernels that use engine/kernels/warp.cuh
+    device_memory_limit: int | None  # the upper bound on the device memory in use, in bytes; None: the device's memory
+    multiprocessors: int  # the number of multiprocessors of a GPU; 0 on CPU cores
+    blocks_at_once: int  # the number of blocks for a launch whose warps distribute the work among themselves
+    array_threads: int = 1  # the number of threads that may call the library of `array_library` concurrently
+    compile_seconds: float  # the time that this object has waited for kernels to be compiled or read from the cache
+    max_shared_bytes: int  # the upper bound on the dynamic shared memory of a block
+    waits_for_best: bool = False  # whether searches wait for their fastest kernels to be compiled, as measured ones do
 
     _loaded: ClassVar[SourceCache[Any]]  # the kernels that this process has loaded, and those that threads compile
 
@@ -94,24 +80,20 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return facts for a record, at least ``device`` (the device's name), without host names, user names or
-        paths."""
+        """Return facts for a record, at least ``device`` (its name), without host names, user names or paths."""
 
     def device_key(self) -> str | None:
-        """Text that identifies the GPU among those of all machines; None on CPU cores. This text is not written to
-        records."""
+        """Text that identifies the GPU among all machines'; None on CPU cores. It is not written to records."""
         return None
 
     # --- memory ------------------------------------------------------------------------------------------------
-
     @abc.abstractmethod
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
         """Return an uninitialised device array, whose memory is freed with the last reference to it. DeviceMemoryError
         is raised if it does not fit into the rest of the device's memory or of the budget."""
 
     def empty_all(self, **arrays: tuple[int | tuple[int, ...], DTypeLike]) -> dict[str, Any]:
-        """Return several uninitialised arrays, each given as ``name=(shape, type)``. One allocation may serve all of
-        them."""
+        """Return several uninitialised arrays, each given as ``name=(shape, type)``. One allocation may serve all."""
         return {name: self.empty(shape, dtype) for name, (shape, dtype) in arrays.items()}
 
     @abc.abstractmethod
@@ -160,8 +142,7 @@ class Backend(abc.ABC):
 
     @property
     def host_arrays(self) -> Empty | None:
-        """The allocator of host arrays from which the device copies fastest once they are read-only; None if all memory
-        is equal."""
+        """The allocator of host arrays from which the device copies fastest once read-only; None if all are equal."""
         return None
 
     @abc.abstractmethod
@@ -175,10 +156,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def smaller_device(self, left: int) -> contextlib.AbstractContextManager[None]:
-        """Leave only `left` free bytes on the device inside this context, by an allocation that occupies the rest. The
-        budget becomes at most `left`; the host backend only lowers the budget. DeviceMemoryError is raised if the
-        device does not grant that allocation, or `left` is below 8 MB, so that the driver could not move managed
-        memory."""
+        """Leave only `left` free bytes on the device inside this context, by allocating the rest. The budget becomes at
+        most `left`; the host backend only lowers the budget. DeviceMemoryError is raised if the device does not grant
+        that allocation, or `left` is below 8 MB, so that the driver could not move managed memory."""
 
     @abc.abstractmethod
     def release_memory(self) -> None:
@@ -204,7 +184,6 @@ class Backend(abc.ABC):
         """The upper bound on the device memory in use, in bytes: the budget, or the device's memory."""
 
     # --- kernels -----------------------------------------------------------------------------------------------
-
     def kernel(
         self,
         source: str | Path,
@@ -236,9 +215,8 @@ class Backend(abc.ABC):
         return self._kernels[name]
 
     def prefetch(self, kernels: Sequence[KernelSource]) -> None:
-        """Let threads compile kernels that are probably needed soon, in this order. `kernel` waits for the compilation
-        of a requested kernel, and raises its error. Requesting the same object again takes no time, so callers keep the
-        sequences that they pass."""
+        """Let threads compile kernels that are probably needed soon, in this order. `kernel` waits for a requested one,
+        and raises its error. Requesting the same object again takes no time, so callers keep their sequences."""
         key = id(kernels), self._target()
         if key not in _prefetched:
             _prefetched[key] = kernels
@@ -250,8 +228,7 @@ class Backend(abc.ABC):
         return time.perf_counter() - self.compile_seconds
 
     def is_ready(self, kernel: KernelSource) -> bool:
-        """Return whether a search that can run without this prefetched kernel is to use it, because it is compiled or
-        because searches always wait for it."""
+        """Return whether searches use this optional prefetched kernel: it is compiled, or they always wait for it."""
         return self.waits_for_best or self._loaded.is_ready(*self._key(kernel))
 
     def finish_prefetched(self) -> None:

@@ -1,6 +1,5 @@
-"""Compiles kernels in parallel threads, ahead of the search that needs them, and notifies observers of compilations.
-Both compilers release Python's global lock while they work: CuPy around NVRTC, and a C++ compiler is another
-process."""
+"""Compiles kernels in parallel threads, ahead of the search that needs them, and notifies observers. Both compilers
+release Python's global lock while they work: CuPy around NVRTC, and a C++ compiler is another process."""
 
 import contextlib
 import functools
@@ -18,8 +17,7 @@ QUIET_SECONDS = 0.3  # the time after which a wait for a compilation is reported
 READING_SECONDS = 0.1  # for which a search that can do without a kernel waits for it to be read from the cache
 
 Report = Callable[[int, int], None]
-"""A function that is called during a wait with the number of requested kernels that are compiled and of all requested
-ones, and with zeros after the wait."""
+"""Called during a wait with the numbers of compiled and of all requested kernels, and with zeros after the wait."""
 
 _report: ContextVar[Report | None] = ContextVar("report", default=None)
 
@@ -80,8 +78,7 @@ class Compilations:
 
     def is_ready(self, key: Hashable) -> bool:
         """Whether a requested result is available. The first call after a request waits for as long as reading from the
-        cache may take. Later calls do not wait, because a search asks again at every level and must not wait for a
-        compiler each time."""
+        cache may take. Later calls do not wait, because a search asks again at every level."""
         with self._lock:
             request = self._requests.get(key)
         if request is None:
@@ -90,7 +87,6 @@ class Compilations:
         return bool(wait([request.future], patience).done) and not request.future.cancelled()
 
     def finish(self) -> None:
-        """Wait for all requested results."""
         with self._lock:
             futures = [request.future for request in self._requests.values()]
         wait(futures)

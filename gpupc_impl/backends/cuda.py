@@ -30,12 +30,7 @@ from gpupc_impl.backends.cuda_device import (
     pinned_pool,
     version,
 )
-from gpupc_impl.backends.errors import (
-    BackendUnavailable,
-    DeviceMemoryError,
-    KernelCompilationError,
-    KernelLaunchError,
-)
+from gpupc_impl.backends.errors import BackendUnavailable, DeviceMemoryError, KernelCompilationError, KernelLaunchError
 from gpupc_impl.backends.machine import memory_bytes
 from gpupc_impl.backends.pinned import CHUNK_BYTES, Rows, chunks, is_placed, staged_download, staged_upload
 from gpupc_impl.backends.simt.build import cache_folder
@@ -55,9 +50,8 @@ MEMORY_MARGIN = 512 * 2**20  # left free for code and local memory; a sixteenth 
 
 
 class CudaBackend(Backend):
-    """Kernels on one GPU, in one stream unless the caller names another. The device has the number in the environment
-    variable ``GPUPC_CUDA_DEVICE`` among those that ``CUDA_VISIBLE_DEVICES`` leaves visible; without the variable it is
-    CuPy's current device."""
+    """Kernels on one GPU, in one stream unless the caller names another. The device is number ``GPUPC_CUDA_DEVICE``
+    (environment) among those that ``CUDA_VISIBLE_DEVICES`` leaves visible, else CuPy's current one."""
 
     name = "cuda"
     warp_threads = 32
@@ -147,7 +141,6 @@ class CudaBackend(Backend):
         return OnDevice(self, None)
 
     # --- memory ----------------------------------------------------------------------------------------------------
-
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
         sizes, dtype = as_tuple(shape), np.dtype(dtype)
         with self._in_stream():
@@ -257,7 +250,6 @@ class CudaBackend(Backend):
         return memory
 
     # --- to the device -----------------------------------------------------------------------------------------
-
     def full(self, shape: int | tuple[int, ...], value: Any, dtype: DTypeLike) -> Any:
         if len(set(np.asarray(value, dtype).tobytes())) > 1:  # CuPy's fill would compile a kernel first.
             return self.upload(np.full(shape, value, dtype))
@@ -305,8 +297,7 @@ class CudaBackend(Backend):
         matrix = np.ascontiguousarray(matrix)
         p, itemsize = len(matrix), matrix.itemsize
         device = self.empty(matrix.shape, matrix.dtype)
-        # Rows from `first` on contain the fraction (1 - first / p)^2 of the triangle, so these bounds cut it into equal
-        # parts.
+        # Rows from `first` on have the fraction (1 - first / p)^2 of the triangle, so these bounds cut it equally.
         count = max(TRIANGLE_PARTS, ceil_div(matrix.nbytes, 2 * CHUNK_BYTES))
         bounds = [round(p * (1 - math.sqrt(1 - part / count))) for part in range(count + 1)]
         parts = [
@@ -350,7 +341,6 @@ class CudaBackend(Backend):
             runtime.memcpy2DAsync(address, pitch, source, part.stride, part.width, part.rows, kind, self._stream.ptr)
 
     # --- to the host -------------------------------------------------------------------------------------------
-
     def download_all(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         if sum(array.nbytes for array in arrays) > PINNED_RESULT_BYTES:
             return [self.download(array) for array in arrays]
@@ -401,7 +391,6 @@ class CudaBackend(Backend):
         return np.empty(sizes, dtype)
 
     # --- kernels ---------------------------------------------------------------------------------------------------
-
     def _target(self) -> Hashable:
         return self._device_id, self._architecture, cache_folder()
 
@@ -422,7 +411,6 @@ class CudaBackend(Backend):
             yield self._cupy
 
     def address(self, array: Any) -> int:
-        """Return the address of a C-contiguous array on this backend's device."""
         if not isinstance(array, self._cupy.ndarray):
             raise Unfit("a device array", "a NumPy array in host memory (use upload)")
         if array.data.device_id != self._device_id and array.size:

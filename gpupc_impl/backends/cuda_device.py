@@ -19,7 +19,6 @@ from gpupc_impl.backends.launch import MAX_REMEMBERED, MAX_THREADS, Dimensions, 
 from gpupc_impl.backends.pinned import PinnedPool
 
 DEVICE_VARIABLE = "GPUPC_CUDA_DEVICE"
-
 _dropped_pools: collections.deque[tuple[Any, Any]] = collections.deque()  # unused, with their devices
 
 
@@ -72,8 +71,6 @@ def version(number: int) -> str:
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
-
-
 class OnDevice:
     """A context in which a device is current, and a stream if one is given. CUDA reports a kernel's fault at a later
     call, so an error names all kernels that may have caused it. This is a class instead of a generator function because
@@ -157,8 +154,6 @@ class CudaStream(Stream):
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
-
-
 class LoadedFunction:
     """A kernel loaded on a device. All backends of the process on that device share this object."""
 
@@ -238,8 +233,6 @@ class CudaKernel(Kernel):
 
 
 # --- pools of memory -------------------------------------------------------------------------------------------------
-
-
 @functools.cache
 def pinned_pool(device: int) -> PinnedPool:
     """The process's pool of pinned memory for a device."""

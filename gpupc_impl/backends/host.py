@@ -213,7 +213,6 @@ class HostBackend(Backend):
         }
 
     # --- memory ----------------------------------------------------------------------------------------------------
-
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return np.asarray(allocate(self._budget, as_tuple(shape), np.dtype(dtype), poison=bool(self._sanitizers)))
 
@@ -321,7 +320,6 @@ class HostBackend(Backend):
         return array.ctypes.data
 
     # --- kernels ---------------------------------------------------------------------------------------------------
-
     def _target(self) -> Hashable:
         return self._sanitizers, *map(os.environ.get, _PLACES)
 

@@ -107,8 +107,6 @@ class HostKernel(Kernel):
 
 
 # --- the runtime -------------------------------------------------------------------------------------------------
-
-
 class _Pool:
     """The runtime's OS threads, which execute one launch at a time."""
 

@@ -13,7 +13,6 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_GRID_Y = MAX_GRID[1]
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
-
 MAX_REMEMBERED = 4096  # the number of checked launch configurations that a kernel remembers
 Dimensions = tuple[int, int, int]
 
@@ -31,9 +30,8 @@ class Event(abc.ABC):
 
 
 class Stream(abc.ABC):
-    """Work that runs in order, concurrently with other streams if the device supports that; the host backend runs work
-    as it is queued. Arrays that queued work uses must stay alive until the work is done; host arrays of copies come
-    from `Backend.host_empty`."""
+    """Work that runs in order, beside other streams if the device can; the host runs work when queued. Arrays of queued
+    work must stay alive until it is done; host arrays of copies come from `Backend.host_empty`."""
 
     @abc.abstractmethod
     def copy(self, target: Any, source: Any) -> None:
@@ -90,16 +88,13 @@ class Kernel(abc.ABC):
         stream: Stream | None = None,
         cooperative: bool = False,
     ) -> None:
-        """Launch the kernel. KernelLaunchError is raised if the configuration or an argument is invalid, or the kernel
-        deadlocked at a barrier.
+        """Launch the kernel; KernelLaunchError for an invalid configuration or argument, or a deadlock at a barrier.
 
         Args:
-            grid: the number of blocks in x, y, z (one to three numbers). A launch whose grid contains a zero does
-                nothing.
+            grid: the number of blocks in x, y, z (one to three numbers). A grid with a zero does nothing.
             block: the number of threads in x, y, z (one to three numbers), at most 1024 in all.
             args: for each parameter a device array of this backend, ``None`` for a null pointer, a NumPy scalar of
-                exactly the type that the kernel declares (``np.int32(5)``, never a bare ``5``), or a struct with its
-                values.
+                exactly the type that the kernel declares (``np.int32(5)``, never a bare ``5``), or a filled struct.
             shared_bytes: the dynamic shared memory of a block.
             stream: the stream of the launch; None for the backend's own stream.
             cooperative: whether the launch is cooperative: all blocks are resident at once, so that they may wait for

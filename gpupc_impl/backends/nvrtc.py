@@ -1,10 +1,8 @@
 """Compiles ``.cu`` files to device images with NVRTC, NVIDIA's runtime compiler. No device is needed. The argument
 ``nvrtc`` of functions is CuPy's binding, ``cupy.cuda.nvrtc``, or an object with the same functions.
-
 ``cupy.RawModule(code=...)`` is not used. CuPy appends ``-ftz=true`` to every compilation, and the last option wins
 (CuPy issue 9576), so float32 kernels would round differently from the host backend; and its kernel cache does not
-notice changes in included files. CuPy is used only to bind NVRTC and to load the images.
-"""
+notice changes in included files. CuPy is used only to bind NVRTC and to load the images."""
 
 import ctypes
 import dataclasses
@@ -28,8 +26,7 @@ from gpupc_impl.backends.sources import ASSERTIONS, KernelSource, declaration_ch
 
 NVRTC_OPTIONS = (
     "-std=c++17",
-    # These options give the same bits as the host backend: fused multiply-adds only where the source writes fma, and
-    # IEEE float32.
+    # They give the host backend's bits: fused multiply-adds only where the source writes fma, and IEEE float32.
     "-fmad=false",
     "-ftz=false",
     "-prec-div=true",
@@ -41,8 +38,7 @@ _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+\w+(\[\d+\])?
 
 @dataclasses.dataclass(frozen=True)
 class CompiledKernel:
-    """A kernel in an image: its mangled name, and the PTX types of its parameters: "u64" (pointers as well), "u32",
-    "f64", "b8[56]" (a struct)."""
+    """A kernel's mangled name and parameters in PTX: "u64" (pointers too), "u32", "f64", "b8[56]" (a struct)."""
 
     name: str
     parameters: tuple[str, ...]
@@ -51,8 +47,7 @@ class CompiledKernel:
 @dataclasses.dataclass(frozen=True)
 class Image:
     """The compiled kernels of one source, by expression. `path` is the cubin, or PTX for a device that is newer than
-    this NVRTC; `cached` says whether it was read from the cache, or from an archive of images that were compiled
-    ahead."""
+    this NVRTC; `cached` says whether it was read from the cache, or from an archive of images compiled ahead."""
 
     path: Path
     kernels: dict[str, CompiledKernel]
@@ -173,8 +168,6 @@ def _write_atomically(path: Path, content: bytes) -> None:
 
 
 # --- NVRTC without CuPy, for machines that have neither a GPU nor CuPy ------------------------------------------------
-
-
 def find_library() -> Path | None:
     """The library in NVIDIA's wheel, or None if that is not installed."""
     wheels = importlib.util.find_spec("nvidia")

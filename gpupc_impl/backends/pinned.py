@@ -1,12 +1,10 @@
 """Pinned (page-locked) host memory that is reused, and multi-threaded copies through it.
 
 A GPU copies from and to pinned memory asynchronously and much faster than from and to pageable memory, but pinning
-pages takes longer than most copies. Free blocks are therefore cached, up to `CACHED_BYTES`.
-
-One core does not read memory as fast as a GPU receives it, so helper threads copy as well. A BLAS keeps the cores busy
-for a tenth of a second after its last product, during which a helper may get no core. The caller therefore never waits
-for a copy that no helper has begun, but makes that copy itself.
-"""
+pages takes longer than most copies. Free blocks are therefore cached, up to `CACHED_BYTES`. One core does not read
+memory as fast as a GPU receives it, so helper threads copy as well. A BLAS keeps the cores busy for a tenth of a second
+after its last product, during which a helper may get no core. The caller therefore never waits for a copy that no
+helper has begun, but makes that copy itself."""
 
 import collections
 import functools

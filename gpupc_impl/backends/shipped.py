@@ -3,14 +3,11 @@
 A target is a level of x86-64 or another processor for the host backend, and an architecture for the CUDA backend.
 ``make wheel`` writes the archives (workflow/lib/shipped.py); a checkout has none and compiles on first use.
 
-A binary is found by the digest of its sources, declarations, flags and target, not by its name. So a binary that was
-made from other sources is never loaded. The digest leaves the compiler out, because every compiler makes the same bits.
-What an archive has is unpacked into the cache of compiled kernels, whose checks of owner and contents hold for it too.
-
-An archive is a zip file with a member for each source file, in which the binaries of all its kernels lie one after the
-other: they resemble each other, and compressed together they take a fifth of the room. Its ``index.json`` says where
-each begins.
-"""
+A binary is found by the digest of its sources, declarations, flags and target, not by its name. So a binary of other
+sources is never loaded. The digest leaves the compiler out, because every compiler makes the same bits. What an archive
+has is unpacked into the cache of compiled kernels, whose checks of owner and contents hold for it too. An archive is a
+zip file with a member for each source file, in which the binaries of all its kernels lie one after the other: they are
+alike, and compressed together take a fifth of the room. Its ``index.json`` says where each begins."""
 
 import dataclasses
 import functools
@@ -80,7 +77,6 @@ class Archive:
         self._member = functools.lru_cache(maxsize=8)(self._read)
 
     def content(self, digest: str) -> bytes:
-        """Return the binary with a content digest."""
         entry = self.entries[digest]
         try:
             with self._lock:
@@ -138,7 +134,6 @@ def _archive_as_of(path: Path, modified: int, size: int) -> Archive:
 
 
 # --- libraries of the host backend -----------------------------------------------------------------------------------
-
 _V2 = frozenset({"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"})
 _V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 _V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
@@ -146,8 +141,7 @@ TARGETS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2},
     "aarch64": {"armv8-a": frozenset()},
 }
-"""By the machine's architecture: the values of ``-march``, the best first, each with the flags that Linux must list for
-the CPU."""
+"""By the machine's architecture: the values of ``-march``, the best first, with the flags that Linux must list."""
 
 _RUNTIME = build.SIMT / "runtime.cpp"
 _FLAGS = (
@@ -183,8 +177,7 @@ def _features() -> frozenset[str]:
 
 
 def library(kernel: KernelSource | None) -> Path | None:
-    """The library of a kernel, or of the runtime for None, unpacked into the cache; None if no archive for this CPU has
-    it."""
+    """A kernel's library, or the runtime's for None, unpacked into the cache; None if no fitting archive has it."""
     name = target()
     archive = name and archive_of(name)
     if not name or not archive or (digest := library_digest(kernel, name)) not in archive.entries:

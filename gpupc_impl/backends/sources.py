@@ -1,5 +1,4 @@
-"""Source files of kernels: their names, what Python declares of them, their includes, and a cache of products made from
-them."""
+"""Source files of kernels: their names, what Python declares of them, their includes, and a cache of products."""
 
 import contextlib
 import functools
@@ -16,10 +15,8 @@ from gpupc_impl.backends.compilations import Compilations
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]  # to which sources are relative; kernels' include root
 ASSERTIONS = "backends/simt/arguments.cuh"  # what the assertions of `declaration_checks` include
-
 NO_CONSTANTS: Mapping[str, int] = types.MappingProxyType({})
 Product = TypeVar("Product")
-
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 
@@ -41,8 +38,7 @@ class KernelSource(NamedTuple):
 
 
 def declaration_checks(kernels: Sequence[KernelSource]) -> str:
-    """Return C++ code that compiles only if Python declares the structs and the constants of the kernels of one source
-    as that source does."""
+    """Return C++ code that compiles only if Python declares the kernels' structs and constants as the source does."""
     lines = [f'#include "{ASSERTIONS}"']
     declared = itertools.chain.from_iterable(kernel.structs for kernel in kernels)
     for struct in dict.fromkeys(itertools.chain.from_iterable(map(_with_inner, declared))):

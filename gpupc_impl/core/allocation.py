@@ -1,7 +1,6 @@
-"""Chooses the memory in which the arrays of a problem are allocated: a GPU copies from pinned memory directly, whereas
-data in pageable memory are first copied to pinned memory, which for a matrix of correlations can take a third of a
-search. Code that makes a problem for a backend runs `inside` its allocator, so that families need not know the
-backend."""
+"""Chooses the memory for the arrays of a problem: a GPU copies from pinned memory directly, whereas data in pageable
+memory are first copied to pinned memory, which for a matrix of correlations can take a third of a search. Code that
+makes a problem for a backend runs `inside` its allocator, so that families need not know the backend."""
 
 import contextlib
 import contextvars

@@ -18,9 +18,8 @@ COUNTS = ("edges", "max_degree", "tests", "undefined", "pseudo_inverses")
 
 @dataclasses.dataclass(frozen=True)
 class SearchState:
-    """The state of a search after some of its levels: the (p, p) bool `adjacency`, the outcome of each finished level,
-    whose seconds are None unless the resumed search reports them, and the (p, p) float64 largest p-values so far
-    (`pmax`), or None if the search does not record them."""
+    """The state of a search: the (p, p) bool `adjacency`, the outcome of each finished level, whose seconds are None
+    unless the resumed search reports them, and `pmax`, the (p, p) float64 largest p-values, or None."""
 
     adjacency: np.ndarray
     outcomes: list[LevelOutcome]
@@ -50,8 +49,7 @@ class Checkpoint:
             write_sealed(file, description, arrays)
 
     def load(self) -> SearchState | None:
-        """Read the state from which to resume; None if there is no file, InvalidProblem if it is damaged or of another
-        search."""
+        """Read the state; None if there is no file, InvalidProblem if it is damaged or of another search."""
         if not self.path.exists():
             return None
         try:
@@ -122,7 +120,6 @@ def _check_types(state: SearchState) -> None:
 
 
 def _check_graph(state: SearchState, problem: Problem) -> None:
-    """Check the invariants of a graph and its separating sets."""
     graph, outcomes, fixed = state.adjacency, state.outcomes, problem.fixed
     degrees = np.count_nonzero(graph, axis=1)
     if any((graph[:, i] != graph[i]).any() or graph[i, i] for i in range(len(graph))):

@@ -1,9 +1,7 @@
-"""Finds v-structures: decides which unshielded triples of a skeleton are colliders and which are ambiguous.
-
-The standard rule reads the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo and
+"""Finds v-structures: decides which unshielded triples of a skeleton are colliders and which are ambiguous. The
+standard rule reads the separating sets. The conservative and the majority rule (Ramsey et al. 2006; Colombo and
 Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the ends of each triple again, given every
-subset of the neighbours of either end.
-"""
+subset of the neighbours of either end."""
 
 import dataclasses
 import math
@@ -37,17 +35,12 @@ def default_rule(problem: Problem) -> str:
 
 
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:
-    """Yield the colliders and the ambiguous triples in batches, ordered by k, then i, then j. InvalidProblem is raised
-    if the rule needs tests but no problem was passed.
-
-    Args:
-        v_structures: ``"standard"``: a triple is a collider if k is not in the separating set of (i, j); triples of a
-            pair that background knowledge forbids are ambiguous, because such a pair has no separating set.
-            ``"conservative"``: a triple is a collider if k is in none of the separating subsets of the neighbours of i
-            or of j, and ambiguous if k is in some but not in all of them, or if nothing separates i and j.
-            ``"majority"``: a triple is a collider if k is in fewer than half of these subsets, and ambiguous if k is in
-            exactly half.
-    """
+    """Yield the colliders and ambiguous triples in batches, ordered by k, then i, then j. By ``"standard"`` a triple is
+    a collider if k is not in the separating set of (i, j); triples of a pair that background knowledge forbids are
+    ambiguous, since it has no separating set. By ``"conservative"`` a triple is a collider if k is in none of the
+    separating subsets of the neighbours of i or of j, and ambiguous if k is in some but not in all of them, or if
+    nothing separates i and j. By ``"majority"`` a triple is a collider if k is in fewer than half of these subsets, and
+    ambiguous if k is in exactly half. InvalidProblem is raised if the rule needs tests without a problem."""
     if v_structures == "standard":
         return _by_separating_sets(skeleton)
     if problem is None:
@@ -122,8 +115,7 @@ def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tupl
 
 
 def _largest_set(owners: np.ndarray, degrees: np.ndarray, problem: Problem) -> int:
-    """Return the size of the largest sets that vote for (k,) ends of these degrees, -1 if no test is possible, and warn
-    if larger ones would take too many tests."""
+    """Return the largest size of sets that vote for (k,) ends of these degrees, -1 for none; warn if tests limit it."""
     longest, sizes = int(degrees.max(initial=0)), []
     for level in range(longest + 1):
         if problem.obstacle(level) is not None or (problem.max_level is not None and level > problem.max_level):

@@ -24,16 +24,14 @@ PLUGIN_GROUP = "gpupc_impl.plugins"  # the entry points that name modules with f
 
 class Retest(Protocol):
     """A family's CI test for verification, which computes every test from scratch and shares no code with the methods.
-    `affordable` is the number of removed edges that are tested again if testing all of them takes too long; None: all
-    of them."""
+    `affordable` is the number of removed edges that are tested again if testing all takes too long; None: all."""
 
     affordable: int | None
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Statistics divided by critical values for (k, 2) pairs given (k, l) sets, and relative tolerances; (k,) each.
-        A ratio of at most 1 separates the pair; it is infinite if the test can never separate, and near the threshold
-        if it differs from 1 by less than its tolerance. If the test is not symmetric, the set is drawn from the
-        neighbours of the pair's first variable."""
+        A ratio of at most 1 separates the pair; it is infinite if the test never separates, and near the threshold if
+        within its tolerance of 1. If the test is not symmetric, sets are of the first variable's neighbours."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +42,11 @@ class Family:
         name: the family's name in commands, configs and records.
         retest: ``(problem) -> Retest``: the test from scratch that verification uses.
         auto: the method that ``method="auto"`` selects for each backend: the fastest on ``"cuda"``, on ``"host"``, and
-            among the references (``"cpu"``). Without a backend it is the first of these that can run here, in this
-            order.
+            among the references (``"cpu"``). Without a backend it is the first of these that can run here.
         packages: the packages that hold the family's methods; packages that are not installed are skipped.
         call: the call of the library that makes its searches. Families of other calls than ``"skeleton"`` exist so that
             those calls are measured and verified as methods are; neither `skeleton` nor the command line takes them.
-        data: the kind of cells in the family's tables: ``"numbers"``, ``"labels"`` (of categories), or ``"both"``, by
-            column.
+        data: the kind of cells in the family's tables: ``"numbers"``, ``"labels"`` (of categories), or ``"both"``.
         default: whether a table of such cells belongs to this family if the user names no family.
         tests: ``(problem, backend) -> IndependenceTests``, where `backend` is a name; None if the family has only the
             test from scratch, which then decides the votes about v-structures and reports no strengths.
@@ -58,8 +54,7 @@ class Family:
             ``"standard"`` if tests are slow, or random, as random answers depend on the order of the variables anyway.
         treatments: the class of problems that a treatment of missing values makes, ``"pairwise"`` or ``"imputed"``
             (`intake.MISSING`), with the `Method` that solves such problems.
-        prepare_large: ``(data, path, *, progress, **parameters)``: prepares problems that need files beside them (see
-            `prepare`); None if `from_data` suffices.
+        prepare_large: as `prepare`, for problems that need files beside them; None if `from_data` suffices.
     """
 
     name: str
@@ -94,7 +89,6 @@ def plugins() -> list[str]:
 
 @functools.cache
 def _own_modules() -> tuple[str, ...]:
-    """The modules of this project's families."""
     own = (path for path in Path(__file__).parents[1].glob("*/family.py") if path != Path(__file__))
     return tuple(f"gpupc_impl.{path.parent.name}.family" for path in sorted(own))
 
@@ -152,12 +146,8 @@ class _TestsFromScratch(IndependenceTests):
 
 def open_tests(problem: Problem, backend: str = "auto") -> IndependenceTests:
     """Return the CI tests of a problem for any pairs and sets, with the decisions of a search (see
-    `IndependenceTests`). BackendUnavailable is raised if the backend that was named cannot be used here.
-
-    Args:
-        backend: ``"auto"``, ``"cuda"`` or ``"host"``, for families whose tests have kernels or run on a GPU. If
-            ``"auto"`` finds no backend here, the slow test from scratch decides, and there are no p-values.
-    """
+    `IndependenceTests`), by a backend if the family's tests use one. If ``"auto"`` finds none here, the slow test from
+    scratch decides, and there are no p-values; BackendUnavailable is raised if a named backend cannot be used."""
     family = get_family(problem.family)
     if family.tests is None:
         fault = ValueError(f"family {problem.family!r} does not say how strong an edge is (Family.tests)")

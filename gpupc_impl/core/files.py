@@ -183,9 +183,8 @@ def _no_formula(part: str) -> str:
 
 @contextlib.contextmanager
 def open_arrays(file: str | Path | IO[bytes]) -> Iterator[Mapping[str, Any]]:
-    """The arrays of an ``.npz`` file, each of which is read when it is accessed. Nothing is unpickled, and the members'
-    declared sizes are first compared with their bytes, so that a small file cannot exhaust the memory. A damaged file
-    can raise almost any exception."""
+    """The arrays of an ``.npz`` file, each read when it is accessed. Nothing is unpickled, and declared sizes are first
+    compared with their bytes, so that a small file cannot exhaust the memory. A damaged file may raise anything."""
     with contextlib.ExitStack() as stack:
         if isinstance(file, (str, Path)):
             file = stack.enter_context(open_regular(file))
@@ -243,8 +242,6 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
 
 
 # --- archives that a program reads back -------------------------------------------------------------------------------
-
-
 def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mapping[str, Any], place: Any = None) -> None:
     """Write an ``.npz`` of arrays with a description and a digest of both and of `place`, to which the content belongs,
     such as a problem and a level; `place` is not written."""
@@ -259,8 +256,7 @@ def write_sealed(file: IO[bytes], description: Mapping[str, Any], arrays: Mappin
 
 
 def read_sealed(path: str | Path, place: Any = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read what `write_sealed` wrote for this place; a file with another digest raises ValueError, a damaged one
-    anything."""
+    """Read what `write_sealed` wrote for this place; another digest raises ValueError, damage anything."""
     with open_arrays(path) as stored:
         arrays = {name: stored[name] for name in stored}
     description = dict(parse_json(str(arrays.pop("described"))))

@@ -9,8 +9,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FixedPairs:
-    """The required and the forbidden edges of a problem: (k, 2) int32 distinct pairs i < j each, ascending; no pair is
-    in both."""
+    """Required and forbidden edges: (k, 2) int32 distinct pairs i < j each, ascending; no pair is in both."""
 
     required: np.ndarray
     forbidden: np.ndarray

@@ -14,13 +14,9 @@ TESTS_AT_ONCE = 2**16  # upper bound on the tests in a batch
 
 
 class IndependenceTests(abc.ABC):
-    """The CI tests of one problem on one backend; each family has a subclass (`Family.tests`). `effect` is the name of
-    the effect size that `strengths` returns.
-
-    Pairs are (k, 2) variable indexes and sets are (k, l) conditioning sets of one size, whose members may be in any
-    order. If the test is not symmetric (CMIknn), it permutes the first variable of a pair, from whose neighbours the
-    set is drawn.
-    """
+    """The CI tests of a problem on a backend, by family (`Family.tests`). `effect` names the effect of `strengths`.
+    Pairs are (k, 2) variable indexes and sets are (k, l) conditioning sets with members in any order. If the test is
+    not symmetric (CMIknn), it permutes the first variable of a pair, from whose neighbours the set is drawn."""
 
     effect: str = "statistic"
 
@@ -55,14 +51,9 @@ class IndependenceTests(abc.ABC):
     def count_separating(
         self, pairs: np.ndarray, starts: np.ndarray, candidates: np.ndarray, most: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return int64 counts of all subsets of candidates that separate each pair, (m,), and of those that contain
-        each of the candidates.
-
-        Args:
-            starts: (m + 1,) int64: pair q has the candidates from ``starts[q]`` to ``starts[q + 1]`` - 1.
-            candidates: int32 variables, ascending for each pair, without the pair's own.
-            most: the upper bound on the size of a subset.
-        """
+        """Count (int64) the subsets of at most `most` candidates that separate each pair, (m,), and those with each
+        candidate. Pair q has ascending int32 candidates, from ``starts[q]`` to ``starts[q + 1]`` - 1, without its
+        own."""
         separating, containing = np.zeros(len(pairs), np.int64), np.zeros(len(candidates), np.int64)
         sizes = np.diff(starts)
         for n in np.unique(sizes).tolist():
@@ -74,18 +65,16 @@ class IndependenceTests(abc.ABC):
         return separating, containing
 
     def best_members(self, pairs: np.ndarray) -> np.ndarray | None:
-        """Return for (k, 2) pairs the only member of the separating set with the smallest dependence, (k,) int64, the
-        first of several; -1 if no set of one variable separates a pair. The sets are those of level 1: the variables
-        that no test of level 0 separates from one of the ends. None if the tests have no faster way to find them than
-        `dependences`."""
+        """Return for (k, 2) pairs the member of the separating set of smallest dependence, (k,) int64, the first of
+        several; -1 if no set of one variable separates a pair. The sets are those of level 1: the variables that no
+        test of level 0 separates from one of the ends. None if the tests have no faster way than `dependences`."""
         return None
 
     def separating_subsets(
         self, pairs: np.ndarray, candidates: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield all subsets of at most `most` of the (m, n) candidates, none of the pair's own, that separate m pairs,
-        in batches and in any order: (h,) positions of pairs among the m, and (h, size) positions of members among the
-        n."""
+        """Yield subsets of at most `most` of the (m, n) candidates, none of the pair's own, that separate m pairs, in
+        batches of any order: (h,) positions of pairs among the m, and (h, size) positions of members among the n."""
         m, n = candidates.shape
         for level in range(min(most, n) + 1):
             subsets = itertools.combinations(range(n), level)

@@ -33,10 +33,8 @@ class BackgroundKnowledge:
         required_edges: pairs that have an edge, of either direction.
         forbidden_edges: pairs that have no edge.
         required_directions: pairs (cause, effect) that have an edge cause -> effect.
-        forbidden_directions: pairs (cause, effect) that have no edge cause -> effect. Forbidding both directions
-            forbids the edge.
-        tiers: groups of variables in causal order: no variable causes a variable of an earlier tier. A variable may be
-            in no tier.
+        forbidden_directions: pairs (cause, effect) with no edge cause -> effect; both directions mean no edge.
+        tiers: groups of variables in causal order: none causes one of an earlier tier. A variable may be in no tier.
         tiers_in_search: whether the tiers limit the search as well as the directions: no separating set has a member of
             a later tier than both ends of its pair (`gpupc_impl.core.tiers`). A variable in no tier may be in any set,
             and a pair with an end in no tier is not limited.
@@ -253,7 +251,6 @@ def _constraints(
             tiers[k] = number
 
     def among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return which pairs are among the others."""
         contained: np.ndarray = np.isin(some @ [p, 1], others @ [p, 1])
         return contained
 

@@ -1,7 +1,6 @@
-"""Matrices in files that are mapped into memory and processed piece by piece. Pages of a mapped file count as memory of
-the process once they have been read, although the system can reclaim them at any time. Code that reads a large matrix
-therefore calls `release` after each piece, which costs next to nothing; but reading released pages again takes about
-four times as long."""
+"""Matrices in files that are mapped into memory and processed piece by piece. Pages of a mapped file count as the
+process's memory once read, although the system can reclaim them at any time. Code that reads a large matrix therefore
+calls `release` after each piece, which costs next to nothing; but reading it again takes about four times as long."""
 
 import contextlib
 import hashlib

@@ -2,25 +2,21 @@
 
 Edges are oriented by background knowledge first, then by v-structures (`gpupc_impl.core.colliders`), then by Meek's
 rules until none applies (Meek 1995; rules 1 to 3 are complete if only data orient edges, and rule 4 is needed in
-addition if background knowledge does). On finite samples these three can contradict each other. A
-v-structure that contradicts background knowledge is dropped. The parameter ``conflicts`` decides about all other
-contradictions:
+addition if background knowledge does). On finite samples these can contradict each other. A v-structure that
+contradicts background knowledge is dropped. The parameter ``conflicts`` decides about all other contradictions:
 
 ``"relaxed"``, the default, does not depend on the order of the variables (Colombo and Maathuis 2014, section 4.3):
 
 - every v-structure i -> k <- j orients i -> k and j -> k; an edge that is oriented both ways is a *conflict*;
-- then the rules are applied in turn, each to the graph as it is when the rule begins; an edge that a rule orients both
-  ways is a conflict as well;
+- then rules are applied in turn, each to the graph when the rule begins; an edge oriented both ways is a conflict too;
 - a conflict stays undirected to the end, and is no premise of any rule.
 
-``"bidirected"`` is the same, but a conflict is an edge with two heads, as in pcalg's ``solve.confl=TRUE`` and
-causal-learn's ``uc_priority=1``.
+``"bidirected"`` gives conflicts two heads, like pcalg's ``solve.confl=TRUE`` and causal-learn's ``uc_priority=1``.
 
 ``"priority"`` keeps the first orientation, as causal-learn's default (``uc_priority=2``): v-structures are applied in
 the order of k, then i, then j, each as a whole or not at all; if a rule yields two opposite arrows, the arrow from the
 smaller variable is used. The result depends on the order of the variables. The same is true of pcalg's default
-(``solve.confl=FALSE``) and causal-learn's ``uc_priority=0``, which keep the last orientation and are not offered.
-"""
+(``solve.confl=FALSE``) and causal-learn's ``uc_priority=0``, which keep the last orientation and are not offered."""
 
 from __future__ import annotations
 
@@ -50,8 +46,7 @@ NO_ARROWS, NO_TRIPLES = np.empty((0, 2), np.int64), np.empty((0, 3), np.int64)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CPDAG(SavedResult):
-    """A completed partially directed acyclic graph: a skeleton with the directions of its edges, as far as they are
-    known.
+    """A completed partially directed acyclic graph: a skeleton with the directions of its edges, as far as known.
 
     Attributes:
         directed: (p, p) bool, ``[i, j]`` is True for i -> j.
@@ -59,8 +54,7 @@ class CPDAG(SavedResult):
         conflicts: (k, 2) int64 pairs, i < j, ascending: the edges that were oriented both ways and stay undirected.
         ambiguous: (k, 3) int64 triples i, k, j, i < j, ascending: unshielded triples for which the tests do not decide
             whether they are v-structures (`gpupc_impl.core.colliders`).
-        conflict_kind: how a conflict is named and drawn: ``"conflict"``, an undirected edge, or ``"bidirected"``, an
-            edge with two heads.
+        conflict_kind: a conflict's name: ``"conflict"``, drawn undirected, or ``"bidirected"``, drawn with two heads.
     """
 
     _fault = "holds no directions"
@@ -111,7 +105,6 @@ class CPDAG(SavedResult):
         )
 
     # --- conversions -------------------------------------------------------------------------------------------
-
     def to_frame(self) -> pandas.DataFrame:
         """Return a DataFrame with a row for each edge: ``source`` and ``target`` by name, and ``kind``: ``"directed"``
         (source -> target), ``"undirected"``, or the `conflict_kind`."""
@@ -154,7 +147,6 @@ class CPDAG(SavedResult):
         return "directed" if directed else self.conflict_kind if conflict else "undirected"
 
     # --- files -------------------------------------------------------------------------------------------------
-
     def stored_arrays(self) -> dict[str, Any]:
         names = ("directed", "undirected", "conflicts", "ambiguous", "conflict_kind")
         return {**self.skeleton.stored_arrays(), **{name: getattr(self, name) for name in names}}
@@ -270,8 +262,6 @@ def _first_colliders(colliders: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 # --- Meek's rules ----------------------------------------------------------------------------------------------------
-
-
 class PartlyDirected:
     """The graph during orientation: an edge is undirected, directed or a conflict. If `first_wins`, the first of two
     opposite arrows orients the edge; otherwise the edge becomes a conflict."""
@@ -285,8 +275,7 @@ class PartlyDirected:
 
     def orient(self, arrows: np.ndarray) -> np.ndarray:
         """Orient undirected edges along (k, 2) distinct ascending arrows, and return the arrows that the graph then
-        has. An edge for which both arrows are passed becomes a conflict, or is oriented along the first
-        (`first_wins`)."""
+        has. An edge with both arrows becomes a conflict, or follows the first (`first_wins`)."""
         if not len(arrows):
             return arrows
         tails, heads = arrows.T
@@ -324,8 +313,7 @@ def complete(graph: PartlyDirected, with_rule_4: bool = False) -> None:
     """Apply Meek's rules until none of them orients another edge."""
     rules = (_rule_1, _rule_2, _rule_3, *([_rule_4] if with_rule_4 else []))
     pending = [np.argwhere(graph.directed)] * len(rules)
-    # The undirected edges among a rule's premises only become fewer, so a new consequence needs an arrow that was added
-    # since the rule was last applied.
+    # Undirected premises only become fewer, so a new consequence needs an arrow added since the rule was last applied.
     while graph.undirected.any() and any(len(new) for new in pending):
         for number, rule in enumerate(rules):
             if not len(pending[number]):

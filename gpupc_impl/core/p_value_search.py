@@ -21,8 +21,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.tiers import allowed_sets
 
 FIRST_TESTS, MOST_TESTS = {"cuda": 1 << 10, "host": 1 << 6, "cpu": 1}, {"cuda": 1 << 14, "host": 1 << 9, "cpu": 1}
-"""Tests in a level's first batch and in its largest, by backend (``"cpu"``: none, one set at a time); each batch has
-twice as many tests as its predecessor."""
+"""Tests in a level's first and largest batch, by backend (``"cpu"``: one set at a time); batches double in size."""
 
 TOLERANCE = 1e-5  # relative difference of p-values that another order of additions may cause
 Batch = TypeVar("Batch")
@@ -30,8 +29,6 @@ SingleTest = Callable[..., tuple[float, float]]  # (i, j, members of a set) -> p
 
 
 class BatchedTests(Protocol):
-    """The tests of one problem on one backend."""
-
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the p-values and the statistics of t tests, (t,) each. A row of `tests`, (t, 3), has the number of a
         conditioning set, which is a row of `sets`, (k, l), and two variables i < j. Tests are ordered by set."""

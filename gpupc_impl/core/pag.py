@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from causallearn.graph.GeneralGraph import GeneralGraph
 
 CIRCLE, ARROW, TAIL = 1, 2, 3  # the codes of marks, which are pcalg's (``amat.pag``); 0 stands for no edge
-
 MARKS = ("none", "circle", "arrow", "tail")
 
 KINDS = {
@@ -98,11 +97,9 @@ class PAG(SavedResult):
         )
 
     # --- conversions -------------------------------------------------------------------------------------------
-
     def to_frame(self) -> pandas.DataFrame:
-        """Return a DataFrame with a row for each edge: ``source`` and ``target`` by name, and the marks at both,
-        ``mark_source`` and ``mark_target``: ``"tail"``, ``"arrow"`` or ``"circle"``. If only one end has an arrow, it
-        is the target."""
+        """A DataFrame with a row per edge: ``source`` and ``target`` by name, and the marks at both, ``mark_source``
+        and ``mark_target``: ``"tail"``, ``"arrow"`` or ``"circle"``. A single arrow is at the target."""
         import pandas
 
         at_i, at_j = self.edge_marks.T
@@ -133,7 +130,6 @@ class PAG(SavedResult):
     to_causal_learn = to_causallearn
 
     # --- files -------------------------------------------------------------------------------------------------
-
     def stored_arrays(self) -> dict[str, Any]:
         pairs = np.array(list(self.removed), np.int64).reshape(-1, 2)
         sets = list(self.removed.values())

@@ -12,7 +12,6 @@ PAIRS_AT_ONCE = 1 << 20  # keeps temporary arrays small
 
 
 def connect(adjacency: np.ndarray, edges: np.ndarray) -> None:
-    """Add edges to a (p, p) bool adjacency matrix."""
     for part in mapped_arrays.pieces(len(edges), PAIRS_AT_ONCE):
         i, j = edges[part].T.astype(np.int64)
         adjacency[i, j] = adjacency[j, i] = True
@@ -67,8 +66,7 @@ def row_starts(pairs: np.ndarray, p: int) -> np.ndarray:
 
 
 def row_groups(starts: np.ndarray, most: int | None = None) -> Iterator[slice]:
-    """Cut the range of first variables into slices with at most `most` pairs, given the `row_starts`; a variable with
-    more has a slice of its own."""
+    """Cut the first variables into slices of at most `most` pairs, given `row_starts`; one with more has its own."""
     first, p = 0, len(starts) - 1
     while first < p:
         last = int(np.searchsorted(starts, starts[first] + (most or PAIRS_AT_ONCE), side="right")) - 1

@@ -1,6 +1,5 @@
-"""The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every family, method and reference. A method only
-runs single levels; this module decides when the search ends, what is counted and what is returned, so that all methods
-agree about these."""
+"""The level loop of PC-stable (cuPC, Algorithms 1 and 2), shared by every method and reference. A method runs single
+levels; this module decides when the search ends, what is counted and what is returned, so that all methods agree."""
 
 import abc
 import dataclasses
@@ -21,27 +20,18 @@ MAX_SETS = 2**62  # conditioning sets of a row: keys have 62 bits for the rank o
 
 @dataclasses.dataclass(frozen=True)
 class LevelOutcome:
-    """The result of one level: the numbers of edges left, of CI tests, and the fields below.
-
-    Attributes:
-        max_degree: the largest number of neighbours left among the variables with an edge that is not required.
-        pairs: (k, 2) removed pairs, i < j, in any order; None for a search that returns the separating sets of all
-            levels at its end. Those of level 0 are not used, since their sets are empty.
-        sets: (k, level) the separating sets of these pairs, each ascending.
-        undefined: the number of tests that were not decided, because a residual variance was zero.
-        pseudo_inverses: the number of near-singular conditioning matrices.
-        seconds: the level's time without waits for compilers, as reported by a search that runs several levels in one
-            call; None: the time of the call is used.
-    """
+    """The result of one level: the numbers of edges left, of CI tests, and the fields below."""
 
     edges: int
-    max_degree: int
+    max_degree: int  # the largest number of neighbours left among the variables with an edge that is not required
     tests: int
+    # (k, 2) removed pairs, i < j, in any order; None for a search that returns the separating sets of all levels at its
+    # end. Those of level 0 are not used, since their sets are empty.
     pairs: np.ndarray | None = None
-    sets: np.ndarray | None = None
-    undefined: int = 0
-    pseudo_inverses: int = 0
-    seconds: float | None = None
+    sets: np.ndarray | None = None  # (k, level) the separating sets of these pairs, each ascending
+    undefined: int = 0  # the number of tests that were not decided, because a residual variance was zero
+    pseudo_inverses: int = 0  # the number of near-singular conditioning matrices
+    seconds: float | None = None  # without waits for compilers, if a call runs several levels; None: the call's time
 
 
 class LevelSearch(abc.ABC):

@@ -32,16 +32,13 @@ class InvalidProblem(ValueError):
 class Problem:
     """The base class of the problems of all families.
 
-    A family's subclass adds fields (arrays, and values that JSON can represent), ``n_samples``, and a classmethod
-    ``from_data(data, *, alpha, max_level, names, **parameters)`` that checks its arguments. The fields that `parameter`
-    declares are the one table of its test's parameters: their defaults and checks, the outline, the fingerprint and the
-    file follow from it.
+    A family's subclass adds fields (arrays, and JSON values), ``n_samples``, and a classmethod ``from_data(data, *,
+    alpha, max_level, names, **parameters)`` that checks its arguments. The fields that `parameter` declares are the one
+    table of its test's parameters: their defaults and checks, outline, fingerprint and file follow from it.
 
     Attributes:
-        PARAMETERS: the parameters of `from_data` that `parameter` declares, with their defaults; `facts` contains their
-            values.
+        PARAMETERS: the parameters of `from_data` that `parameter` declares, with defaults; `facts` has their values.
         DATA_PARAMETERS: further parameters of `from_data`, which control how the data are read.
-        names: the names of the p variables.
         alpha: significance level of each CI test, in (0, 1). A set separates when its p-value is >= alpha.
         max_level: largest conditioning-set size to test, or None for no limit.
         fixed: the edges that background knowledge requires or forbids, which are never tested; None without background
@@ -75,8 +72,7 @@ class Problem:
     def checked(
         cls, n_samples: float, *, alpha: float = 0.05, max_level: int | None = None, **parameters: Any
     ) -> dict[str, Any]:
-        """Return alpha, max_level and all parameters of the test, checked, with defaults for those not passed; raises
-        TypeError for an unknown one."""
+        """Return alpha, max_level and the test's parameters, checked or by default; TypeError for an unknown one."""
         if unknown := set(parameters) - set(cls._CHECKS):
             raise TypeError(f"from_data() got an unexpected keyword argument {min(unknown)!r}")
         given = {**cls.PARAMETERS, **parameters}
@@ -85,8 +81,7 @@ class Problem:
 
     @classmethod
     def checked_together(cls, n_samples: float, values: dict[str, Any]) -> dict[str, Any]:
-        """Check parameters that depend on each other or on the number of samples; returns all of them, perhaps
-        replaced."""
+        """Check parameters that depend on each other or on `n_samples`; returns all, perhaps replaced."""
         return values
 
     @classmethod
@@ -140,8 +135,7 @@ class Problem:
         return int(degrees.max()) if self.fixed is None else self.fixed.most_tested_degree(degrees)
 
     def check(self) -> None:
-        """Raise InvalidProblem unless `from_data` could have made this problem, as a file may hold anything; subclasses
-        check their own fields in addition."""
+        """Raise InvalidProblem unless `from_data` could have made this problem; subclasses check theirs too."""
         for name, value in self.checked_parameters().items():
             own = getattr(self, name)
             if type(own) is not type(value) or own != value:
@@ -197,7 +191,6 @@ class Problem:
 
     @property
     def mapped_arrays(self) -> list[np.memmap]:
-        """The problem's arrays that lie in files."""
         arrays = map(mapped_arrays.base_memmap, self._arrays().values())
         return [array for array in arrays if array is not None]
 
@@ -210,7 +203,6 @@ class Problem:
         return problem
 
     # --- files ---------------------------------------------------------------------------------------------------
-
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz``, from which `load` reads the same bits."""
         self._write(path, self._arrays())
@@ -256,7 +248,6 @@ class Problem:
 
     @classmethod
     def _read_arrays(cls, path: Path, stored: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Read the fields that are arrays from the open file at a path."""
         names = {field.name for field in dataclasses.fields(cls)} - {"tiers"}
         return {name: stored[name] for name in stored if name in names}
 
@@ -308,7 +299,6 @@ def whole(least: int, most: int) -> Check:
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
-    """Return the value of a parameter; InvalidProblem if it is none of these."""
     if value not in choices:
         raise InvalidProblem(f"{name} is {value!r}; choose one of: {', '.join(choices)}")
     return value
@@ -399,8 +389,6 @@ def _first_text(data: Any, error: Exception) -> str:
 
 
 # --- columns of numbers and of categories in one table ----------------------------------------------------------------
-
-
 def coded_columns(categories: Any) -> tuple[str, ...]:
     """Return the names of the columns of numbers that hold codes of categories: from a list, a text with commas, or
     labels by variable, as data sets have them (none for numbers)."""

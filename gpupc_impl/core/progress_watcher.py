@@ -1,5 +1,4 @@
-"""Tells a person who waits for a level how far it is. A search reports to a watcher, if there is one; the search itself
-is the same with and without a watcher."""
+"""Tells a person who waits for a level how far it is. A search reports to a watcher, which changes nothing in it."""
 
 import contextlib
 import math
@@ -42,7 +41,6 @@ def current() -> Watcher | None:
 
 
 def advance(done: int, total: int | None = None, unit: str = "tests") -> None:
-    """Tell the watcher, if there is one, how much of the level is done."""
     if (watcher := _watcher.get()) is not None:
         watcher.advance(done, total, unit)
 

@@ -1,6 +1,5 @@
-"""The registry of methods. Adding a method takes one new file and no change elsewhere: a function decorated with
-`method`, in a module of a package that its family names (`Family.packages`), or of a plug-in
-(`gpupc_impl.core.family.plugins`)."""
+"""The registry of methods. Adding a method takes one new file: a function decorated with `method`, in a module of a
+package that its family names (`Family.packages`), or of a plug-in (`family.plugins`)."""
 
 import contextlib
 import dataclasses
@@ -36,21 +35,14 @@ class InvalidParameter(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A parameter of a method, which changes the method's speed but not its answer. An exception must state in the
-    result's facts which problem it solves instead.
+    """A parameter of a method, which changes its speed but not its answer; an exception states in the result's facts
+    which problem it solves instead."""
 
-    Attributes:
-        default: the value if the user sets none; its type is the parameter's type.
-        description: one line, with the symbol that the paper uses.
-        minimum, maximum: the inclusive range of a number.
-        choices: the allowed values, instead of a range.
-    """
-
-    default: Any
-    description: str
-    minimum: int | None = None
+    default: Any  # the value if the user sets none; its type is the parameter's type
+    description: str  # one line, with the symbol that the paper uses
+    minimum: int | None = None  # of a number; `maximum` is inclusive as well
     maximum: int | None = None
-    choices: tuple[Any, ...] | None = None
+    choices: tuple[Any, ...] | None = None  # the allowed values, instead of a range
 
     def parse(self, name: str, value: Any) -> Any:
         """Convert a value, perhaps text from a command line, to the parameter's type, or raise InvalidParameter."""
@@ -80,25 +72,16 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The options of one search, of which only `separating_sets` can change the answer. `progress` is called after each
-    level.
+    """The options of one search; only `separating_sets` changes the answer. `progress` is called after each level."""
 
-    Attributes:
-        backend: where kernels run; None for a CPU reference, which has no kernels.
-        params: all parameters of the method, checked.
-        separating_sets: ``"canonical"`` (the set that a serial PC-stable finds, see "One answer" in
-            docs/architecture.md) or ``"first-come"`` (the papers' rule: the first set that any thread finds, so that
-            sets vary from run to run).
-        pmax: whether to record the largest p-value of every pair.
-        facts: facts about the run that are added to the result.
-    """
-
-    backend: Backend | None
-    params: Mapping[str, Any]
+    backend: Backend | None  # where kernels run; None for a CPU reference, which has no kernels
+    params: Mapping[str, Any]  # all parameters of the method, checked
+    # ``"canonical"`` (the set that a serial PC-stable finds, see "One answer" in docs/architecture.md) or
+    # ``"first-come"`` (the papers' rule: the first set that any thread finds, so that sets vary from run to run).
     separating_sets: str = "canonical"
-    pmax: bool = False
+    pmax: bool = False  # whether to record the largest p-value of every pair
     progress: Callable[[Progress], None] | None = None
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # facts about the run, added to the result
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,27 +89,20 @@ class Method:
     """A registered method.
 
     Attributes:
-        name: the method's name in commands, configs, records and tables.
-        family: the family of the problems that it solves (``"gaussian"``, ...).
         backends: ``("cuda", "host")`` for methods with kernels of ours, ``("cuda",)`` for other authors' programs that
             need a GPU, ``("cpu",)`` for references, ``("cuda", "cpu")`` for array code by CuPy or NumPy.
         source: the paper, section and algorithm, or the library.
-        summary: a description in one line.
         reference: whether the method is a CPU reference, relative to which speedups are computed.
         canonical: whether its separating sets are canonical; if not, verification compares only its adjacency.
         random: whether its tests use their own random numbers, so that its adjacency may differ from other methods'.
         knowledge: whether it supports `Problem.fixed`, the required and forbidden edges.
         tiers: whether it supports `Problem.tiers`, which limit separating sets.
-        cluster: whether it runs on a cluster. The parameters of such a method are about machines and memory instead of
-            launch shapes, and it records no largest p-values.
+        cluster: whether it runs on a cluster, with parameters about machines and memory, and without largest p-values.
         problem_defaults: parameters of `from_data` that its problems have unless the user sets others.
-        solve: ``(problem, run) -> Skeleton``.
         unavailable: ``() -> str | None``, for a missing library.
-        kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, the first of
-            them first. Equal arguments give the same object, as `Backend.prefetch` takes it. By default kernels are
-            compiled as they are needed.
-        open_test: ``(problem, backend, params) -> (i, j, S) -> p-value``: opens the method's test so that it can be
-            timed alone (`measurement.single_tests`); None if it cannot.
+        kernels: ``(backend, params, pmax, max_level) -> kernels``: those that a search probably needs, in order. Equal
+            arguments give the same object, as `Backend.prefetch` takes it. None: they are compiled as needed.
+        open_test: ``(problem, backend, params) -> (i, j, S) -> p-value``: for `measurement.single_tests`, or None.
         check: ``(params) -> str | None``: why a combination of parameters is invalid, as a sentence.
         code: the modules that perform it, if `module` registers methods of several families; an edit of these and of
             what they import makes recorded times stale.

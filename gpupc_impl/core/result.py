@@ -181,8 +181,7 @@ class SeparatingSets(Mapping[tuple[int, int], tuple[int, ...]]):
         return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)
 
     def of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sets of (k, 2) pairs i < j that are not edges: (k + 1,) starts, and the members of one set after
-        the other."""
+        """Return the sets of (k, 2) pairs i < j that are not edges: (k + 1,) starts, and the members set by set."""
         numbers = self.pairs.astype(np.int64) @ [len(self._adjacency), 1]
         place, stored = find(numbers, np.asarray(pairs, np.int64) @ [len(self._adjacency), 1])
         own, members = gathered(self.offsets, self.members, place[stored])
@@ -222,8 +221,6 @@ def read_whole(path: str | Path | zipfile.Path, fault: str) -> Iterator[None]:
 
 
 class SavedResult(ResultViews, abc.ABC):
-    """A result that can be written to a file."""
-
     _fault: ClassVar[str]  # what a file lacks that holds no such result
 
     @abc.abstractmethod
@@ -246,15 +243,12 @@ class SavedResult(ResultViews, abc.ABC):
             return cls.of_arrays(stored)
 
     def save(self, path: str | Path) -> None:
-        """Write a file whose format the suffix selects: ``.npz`` (everything but the data), ``.csv`` (as `to_frame`),
-        ``.graphml``, ``.gml``, ``.dot``, ``.json``, or a picture, ``.png`` or ``.svg`` (docs/results.md). ValueError is
-        raised if the suffix is unknown or the format cannot hold a name, ImportError if a picture needs matplotlib
-        (extra ``plots``).
-
+        """Write a file in the format of its suffix: ``.npz`` (all but the data), ``.csv`` (as `to_frame`),
+        ``.graphml``, ``.gml``, ``.dot``, ``.json``, ``.png`` or ``.svg`` (docs/results.md). ValueError is raised if the
+        suffix is unknown or the format cannot hold a name, ImportError if a picture needs matplotlib (extra ``plots``).
         The ``.npz`` of a graph with directions holds the arrays of its skeleton too, so `Skeleton.load` reads it. In a
         ``.csv``, an apostrophe is put before a name, or a part of it after a semicolon, a tab or a line end, that a
-        spreadsheet would interpret as a formula, such as ``=1+1``.
-        """
+        spreadsheet would interpret as a formula, such as ``=1+1``."""
         path = Path(path)
         if path.suffix == ".npz":
             with write_whole(path) as file:
@@ -271,21 +265,18 @@ class Skeleton(SavedResult):
         adjacency: (p, p) bool, symmetric, False on the diagonal.
         sepsets: the separating set of every pair that is not an edge.
         names: the p variables' names.
-        tests_per_level: the number of CI tests at each level. Methods whose early termination differs report different
-            numbers although their answers are equal.
+        tests_per_level: the number of CI tests at each level, which early termination makes differ between methods.
         edges_per_level: the number of edges left after each level.
         seconds_per_level: wall-clock time of each level, preparation such as compaction included. If several levels ran
             in one launch, the device measured their times, and the first of them includes the rest of the launch.
         levels_run: number of levels that were run; level 0 is the first.
         stopped_because: the reason why no further level was run, as a sentence.
-        pmax: (p, p) float64, largest p-value over the tests of a pair, NaN where none was recorded; None unless the
-            search was asked for it.
+        pmax: (p, p) float64, largest p-value over the tests of a pair, NaN for none; None unless it was asked for.
         undefined_tests: tests that were not decided, because a variable had no residual variance given S.
         pseudo_inverses: near-singular conditioning matrices, for which the Moore-Penrose inverse was used.
         facts: how it was found: method, backend, parameters, alpha, conventions.
         problem: the problem, in a result of `gpupc_impl.skeleton`; it is not written to files.
-        reading: texts by name about what was read, which test was chosen, and why; None without `problem`, and not
-            written to files either.
+        reading: texts by name about what was read, which test was chosen, and why; like `problem`, not in files.
     """
 
     _fault = "is not the file of a skeleton"
@@ -323,20 +314,16 @@ class Skeleton(SavedResult):
         """A digest of the labelled edges, made of the packed bits of the adjacency matrix."""
         digest = hashlib.sha256()
         flat = self.adjacency.reshape(-1)
-        # With a multiple of 8 rows, the packed bits of a piece are consecutive bytes of the packed bits of the whole
-        # matrix.
+        # With a multiple of 8 rows, the packed bits of a piece are consecutive bytes of the matrix's packed bits.
         for part in mapped_arrays.pieces(len(flat), mapped_arrays.PIECE_BYTES):
             digest.update(np.packbits(flat[part]).data)
         return digest.hexdigest()
 
     def adjacency_at(self, level: int) -> np.ndarray:
         """Return the graph G' at the start of a level, (p, p) bool, whose rows are A'_G (cuPC, Algorithm 2). ValueError
-        is raised if the level is negative; for a level after the last one the graph is the skeleton.
-
-        The level at which a pair is removed is the size of its separating set, so the graph consists of the skeleton's
-        edges and of the removed pairs whose sets have at least `level` members. Level 0 starts with all pairs that are
-        not forbidden.
-        """
+        is raised if the level is negative; for a level after the last one the graph is the skeleton. The level at which
+        a pair is removed is the size of its separating set, so the graph has the skeleton's edges and the removed pairs
+        whose sets have at least `level` members. Level 0 starts with all pairs not forbidden."""
         if level < 0:
             raise ValueError(f"level must be at least 0, not {level}")
         if level == 0:
@@ -354,8 +341,7 @@ class Skeleton(SavedResult):
         return equal(self.adjacency, other.adjacency) and self.sepsets == other.sepsets
 
     def difference(self, other: Skeleton, sets: bool = True) -> str:
-        """Say how the edges and, if `sets`, the separating sets of another result of the same variables differ from
-        those of this one; the text is empty if they do not."""
+        """Say how edges and, if `sets`, separating sets differ from another result's of these variables; "" if not."""
         pairs = np.argwhere(np.triu(self.adjacency != other.adjacency)).tolist()
         edges = [f"{self._pair(i, j)} only in the {'first' if self.adjacency[i, j] else 'second'}" for i, j in pairs]
         stored = {*map(tuple, self.sepsets.pairs.tolist()), *map(tuple, other.sepsets.pairs.tolist())}
@@ -382,7 +368,6 @@ class Skeleton(SavedResult):
         return f"Skeleton({len(self.names)} variables, {self.n_edges} edges, {self.levels_run} levels, {method})"
 
     # --- conversions -------------------------------------------------------------------------------------------
-
     def to_networkx(self) -> networkx.Graph:
         """Return a ``networkx.Graph`` whose nodes are the variables' names."""
         import networkx
@@ -404,7 +389,6 @@ class Skeleton(SavedResult):
         return pandas.DataFrame(rows, columns=["source", "target"])
 
     # --- files -------------------------------------------------------------------------------------------------
-
     def stored_arrays(self) -> dict[str, np.ndarray]:
         facts = dict(self.facts)
         if self.problem is not None:

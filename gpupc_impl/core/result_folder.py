@@ -51,8 +51,7 @@ class ResultFolder:
             write_sealed(file, outcome, arrays, [self._settings, name])
 
     def read(self, name: str, make: Callable[[dict[str, Any], dict[str, np.ndarray]], Value]) -> Value | None:
-        """Return what a function makes of an outcome and its arrays; None if there is no file, or, with a message in
-        the log, if the file is damaged or belongs elsewhere."""
+        """Return what `make` makes of a file; None without one, or, logged, if it is damaged or belongs elsewhere."""
         path = self._path / f"{name}.npz"
         try:
             return make(*read_sealed(path, [self._settings, name]))

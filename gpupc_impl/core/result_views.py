@@ -31,8 +31,7 @@ class ResultViews:
         return axes
 
     def heatmap(self, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-        """Draw the adjacency matrix, with variables ordered by community; variables without an edge are omitted. Takes
-        and raises what `plot` does."""
+        """Draw the adjacency matrix of variables with edges, by community. Takes and raises what `plot` does."""
         axes: Axes = _view("plots.heatmap").heatmap(self, ax, title=title)
         return axes
 
@@ -53,11 +52,10 @@ class ResultViews:
             progress: whether to show a progress bar; None: if the output is a terminal and tqdm is installed.
 
         Returns:
-            A row for each pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()``, ``"removed"``, or
-            ``"forbidden"`` by background knowledge; ``p_value``, NaN if background knowledge left no test; ``given``, a
-            tuple of names; and the effect size in that test, in a column with its name: ``partial_correlation``,
-            ``cramers_v`` (given a set: of the statistic over all strata), ``mutual_information`` (of the G-square test,
-            in nats) or ``cmi`` (in nats).
+            A row per pair: ``source``, ``target``; ``kind``, as in ``CPDAG.to_frame()``, ``"removed"``, or
+            ``"forbidden"`` by background knowledge; ``p_value``, NaN if knowledge left no test; ``given``, a tuple of
+            names; and that test's effect size, in a column named ``partial_correlation``, ``cramers_v`` (given a set:
+            of the statistic over all strata), ``mutual_information`` (of G-square, in nats) or ``cmi`` (in nats).
 
         Raises:
             ValueError: `pairs` is invalid, or the result was read from a file, which does not hold the data.
@@ -72,9 +70,8 @@ class ResultViews:
 
     def to_pcalg_amat(self) -> pandas.DataFrame:
         """Return the adjacency matrix in pcalg's coding ``amat.cpdag``, or ``amat.pag`` of a PAG, with the variables'
-        names. ``amat[a, b] = 0`` and ``amat[b, a] = 1`` means a -> b; both 1 means a - b; both 0 means that there is no
-        edge. For a PAG, ``amat[a, b]`` is the mark at b: 0 for no edge, 1 for a circle, 2 for an arrow, 3 for a
-        tail."""
+        names. ``amat[a, b] = 0`` and ``amat[b, a] = 1`` means a -> b; both 1 means a - b; both 0 means no edge. For a
+        PAG, ``amat[a, b]`` is the mark at b: 0 for no edge, 1 for a circle, 2 for an arrow, 3 for a tail."""
         frame: pandas.DataFrame = _view("exports").to_pcalg_amat(self)
         return frame
 
@@ -85,7 +82,6 @@ class ResultViews:
         return frame
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
         html: str = _view("pages").html(self)
         return html
 
@@ -95,7 +91,6 @@ class ResultViews:
         return text
 
     def _write_graph(self, path: Path) -> None:
-        """Write the graph by suffix."""
         _view("exports").write(self, path)
 
 

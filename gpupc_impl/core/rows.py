@@ -14,27 +14,17 @@ from gpupc_impl.core import mapped_arrays
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowStatistics:
-    """Statistics of p columns from one pass over all `rows`; they leave out missing values unless stated otherwise.
-
-    Attributes:
-        means: (p,) means, up to rounding; 0 for a column without values.
-        largest: (p,) largest magnitudes; 0 for a column without values.
-        constant: (p,) bool: no two values differ.
-        missing: (p,) int64 numbers of missing values.
-        incomplete_rows: the number of rows with missing values.
-        first_missing, first_infinite: the row and the column of the first such value; None if there is none.
-        infinite: the number of infinite values.
-    """
+    """Statistics of p columns from one pass over all `rows`; they leave out missing values unless stated otherwise."""
 
     rows: int
-    means: np.ndarray
-    largest: np.ndarray
-    constant: np.ndarray
-    missing: np.ndarray
-    incomplete_rows: int
-    first_missing: tuple[int, int] | None
-    infinite: int
-    first_infinite: tuple[int, int] | None
+    means: np.ndarray  # (p,) means, up to rounding; 0 for a column without values
+    largest: np.ndarray  # (p,) largest magnitudes; 0 for a column without values
+    constant: np.ndarray  # (p,) bool: no two values differ
+    missing: np.ndarray  # (p,) int64 numbers of missing values
+    incomplete_rows: int  # the number of rows with missing values
+    first_missing: tuple[int, int] | None  # the row and the column of the first such value; None if there is none
+    infinite: int  # the number of infinite values
+    first_infinite: tuple[int, int] | None  # likewise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

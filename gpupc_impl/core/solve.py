@@ -101,13 +101,9 @@ def solve(
     pmax: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Skeleton:
-    """Find the skeleton of a problem with a method.
-
-    Raises:
-        InvalidProblem: the method belongs to another family, or does not support the background knowledge.
-        InvalidParameter, BackendUnavailable, DeviceMemoryError: a parameter is invalid, a library is missing, or the
-            problem does not fit in device memory.
-    """
+    """Find the skeleton of a problem with a method. InvalidProblem is raised if the method belongs to another family or
+    does not support the background knowledge, InvalidParameter for an invalid parameter, BackendUnavailable for a
+    missing library, DeviceMemoryError if the problem does not fit in device memory."""
     if problem.family != method.family:
         raise InvalidProblem(unavailable(method, problem=problem))
     if separating_sets not in SEPARATING_SETS:
@@ -132,7 +128,6 @@ def solve(
 
 
 def _check_knowledge(problem: Problem, method: Method) -> None:
-    """Raise InvalidProblem unless the method supports the problem's fixed edges and tiers."""
     for stated, ability, fault, way_out in (
         (problem.fixed, "knowledge", "knows nothing of required and forbidden edges", "the background knowledge"),
         (problem.tiers, "tiers", "cannot keep later tiers out of separating sets", "tiers_in_search"),

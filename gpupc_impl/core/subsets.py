@@ -14,18 +14,11 @@ MOST_SUBSETS = 2**62  # the upper bound on numbers of subsets, which have 64 bit
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Subsets:
-    """All subsets of one size of the candidates of m pairs, numbered from 0, pair by pair, and in lexicographic order
-    within a pair.
+    """All subsets of one size of the candidates of m pairs, numbered from 0 by pair and lexicographic order."""
 
-    Attributes:
-        pairs: (m, 2) int32 variables; the same pair may occur with several lists.
-        starts: (m + 1,) int64: pair number q has ``candidates[starts[q]:starts[q + 1]]``.
-        candidates: int32 variables, ascending within a pair and without the pair's own.
-    """
-
-    pairs: np.ndarray
-    starts: np.ndarray
-    candidates: np.ndarray
+    pairs: np.ndarray  # (m, 2) int32 variables; the same pair may occur with several lists
+    starts: np.ndarray  # (m + 1,) int64: pair number q has ``candidates[starts[q]:starts[q + 1]]``
+    candidates: np.ndarray  # int32 variables, ascending within a pair and without the pair's own
     size: int
 
     @classmethod
@@ -58,8 +51,7 @@ class Subsets:
 
     @functools.cached_property
     def ends(self) -> np.ndarray:
-        """The (m,) int64 numbers that follow the last subset of each pair; only if `total` is at most
-        `MOST_SUBSETS`."""
+        """The (m,) int64 numbers that follow the last subset of each pair, for a `total` up to `MOST_SUBSETS`."""
         return np.cumsum(self.binomials[self.size, self.lengths])
 
     def owners(self, numbers: np.ndarray) -> np.ndarray:

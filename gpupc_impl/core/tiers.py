@@ -1,7 +1,6 @@
 """Tiers in the search: a variable of a later tier than both ends of a pair is in no separating set for the pair. Causes
 precede their effects, so given its causes a variable is independent of what is earlier, and no later variable is needed
-to separate two earlier ones. tigramite's search conditions on the past alone for this reason, and Tetrad's PC leaves
-later tiers out of its conditioning sets."""
+to separate two earlier ones. Hence tigramite conditions on the past alone, and Tetrad's PC leaves later tiers out."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,4 @@
-"""The answers of whole calls, such as a PAG, as skeletons with marks, so that they are measured and compared like those
-of methods."""
+"""Answers of whole calls, such as a PAG, as skeletons with marks, to be measured and compared like those of methods."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Batches: tests of an edge whose sets share all members but the last, and which are made together
-(kernels/batches.cu)."""
+"""Batches of tests of an edge whose sets share all members but the last, made together (kernels/batches.cu)."""
 
 import math
 
@@ -60,15 +59,13 @@ class BatchedTests:
         return batches, self._launch(level, batches, kernel, block_an_edge, min(covered) if all_have_planes else 0)
 
     def _blocks_an_edge(self, level: Level) -> int:
-        """Return the number of blocks that share the sets of each edge, since an edge that stays may have hundreds of
-        sets and others none."""
+        """Return how many blocks share an edge's sets, since an edge that stays may have hundreds and others none."""
         most = max(1, MAX_GRID_Y // level.max_degree)
         blocks = max(level.busy, 1) * ceil_div(level.max_degree, BATCH_WARPS)
         return max(1, min(MAX_BATCH_BLOCKS // blocks, ceil_div(level.most_sets, BATCH_SETS), most))
 
     def _is_block_an_edge(self, level: Level, splits: int) -> bool:
-        """Return whether all warps of a block share the tests of one edge, since there are too few edges to give each
-        warp its own."""
+        """Return whether a block's warps share one edge's tests, since there are too few edges for one each."""
         warps_at_once = WARPS_A_MULTIPROCESSOR * self._backend.multiprocessors
         return level.edges_with_tests * splits * BATCH_WARPS <= warps_at_once
 
@@ -98,6 +95,5 @@ def batch_doubles(level: int, words: int, parts: int) -> int:
 
 
 def _no_batches() -> Filled:
-    """Return a `BATCHES` of no batch. It is no constant, because a struct caches its bytes by backend and keeps the
-    backend alive."""
+    """Return a `BATCHES` of none. It is no constant, as a struct caches its bytes and keeps its backend alive."""
     return BATCHES(cells=0, words=0, parts=0, splits=1)

@@ -1,5 +1,4 @@
-"""The threads of a block make contingency tables together, with a plan of where the tables lie (gpuPC, sections 3.3 and
-3.4, Algorithms 2 and 3)."""
+"""A block's threads make tables together, by a plan where they lie (gpuPC, sections 3.3, 3.4, Algorithms 2 and 3)."""
 
 import dataclasses
 import math
@@ -35,8 +34,7 @@ SHARED_TABLE_CELLS = 12288
 SORTED_FROM = {"cuda": 40, "host": 4}  # cells per sample from which sorting the samples beats a table
 
 DEFAULTS = {"cuda": {"delta": 64, "gamma": 2, "beta": 1}, "host": {"delta": 1, "gamma": 1, "beta": 1}}
-"""delta, gamma and beta by backend: the paper's values on a GPU (section 4.1). On a CPU core one thread counts a table
-faster than a block of threads."""
+"""delta, gamma and beta by backend: the paper's values on a GPU (section 4.1); on CPU cores one thread is faster."""
 
 MAX_DELTA, PAIR_DELTA = 256, 32  # the most threads of a table if too few edges fill a GPU; those at level 0
 
@@ -45,9 +43,8 @@ TERMS_FROM, MAX_TERMS = 32, 1024
 cells of such a table, since terms take at most a quarter of the shared memory."""
 
 SMALL_CELLS, SMALL_GAMMA, SMALL_DELTAS = 1280, 4, (32, 64)
-"""Upper bound on the cells of small tables, which a busy GPU makes in a launch of their own, since it holds more blocks
-without room for the largest table; the tests of an edge that such a block makes at a time; and the threads of a small
-table at level 1 and at later levels."""
+"""Upper bound on the cells of small tables, which a busy GPU makes in their own launch, with more resident blocks; the
+tests of an edge that such a block makes at a time; and the threads of a small table at level 1 and at later levels."""
 
 THREADS_A_MULTIPROCESSOR = 512  # threads of gpupc.cu that a multiprocessor holds, as its registers permit
 
@@ -64,28 +61,17 @@ BLOCKS_A_MULTIPROCESSOR, BLOCKS_A_CORE = 32, 4  # blocks with scratch space at m
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """Where the tables of a level lie, decided before its kernels are launched.
-
-    Attributes:
-        largest_table: bytes of the largest possible table, with the sums of its columns.
-        shared_cells: tables of up to this many cells lie in shared memory.
-        shared_bytes: dynamic shared memory of a block.
-        dense_cells: tables of up to this many cells are made; tests with larger tables sort the samples.
-        scratch_cells: cells of each table in scratch space; 0 if all tables fit into shared memory.
-        scratch_grid: blocks in x and y that share the scratch space.
-        z: rows that each of these blocks works on, the paper's factor.
-        scratch_bytes: size of the scratch space in device memory.
-    """
+    """Where the tables of a level lie, decided before its kernels are launched."""
 
     level: int
-    largest_table: int
-    shared_cells: int
-    shared_bytes: int
-    dense_cells: int = 0
-    scratch_cells: int = 0
-    scratch_grid: tuple[int, int] = (0, 0)
-    z: int = 1
-    scratch_bytes: int = 0
+    largest_table: int  # bytes of the largest possible table, with the sums of its columns
+    shared_cells: int  # tables of up to this many cells lie in shared memory
+    shared_bytes: int  # dynamic shared memory of a block
+    dense_cells: int = 0  # tables of up to this many cells are made; tests with larger tables sort the samples
+    scratch_cells: int = 0  # cells of each table in scratch space; 0 if all tables fit into shared memory
+    scratch_grid: tuple[int, int] = (0, 0)  # blocks in x and y that share the scratch space
+    z: int = 1  # rows that each of these blocks works on, the paper's factor
+    scratch_bytes: int = 0  # size of the scratch space in device memory
 
     def __str__(self) -> str:
         sizes = f"level {self.level}: tables of up to {self.largest_table:,} bytes"
@@ -110,8 +96,7 @@ def sorted_cells(samples: int, threads: int, digits: int) -> int:
 
 
 def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
-    """Return delta, gamma and beta: the values in `params`, where 0 stands for the backend's, halved until a block
-    fits."""
+    """Return delta, gamma and beta: `params`, where 0 stands for the backend's, halved until a block fits."""
     shape = {name: params[name] or 1 for name in DEFAULTS[backend]}
     for name in ("gamma", "delta", "beta"):
         size = 1 if params[name] else DEFAULTS[backend][name]
@@ -124,23 +109,16 @@ def block_shape(params: Mapping[str, Any], backend: str) -> dict[str, int]:
 class BlockTables:
     """Tests by tables that delta threads make together; a block takes beta edges, and gamma tests of each edge at a
     time. A small table lies in shared memory and a larger one in scratch space in device memory. A test with a still
-    larger table makes no table, but sorts the samples in scratch space. Each of the three cases has a launch of its
-    own.
-
-    Attributes:
-        shape: delta, gamma and beta.
-        plans: the memory plans of the levels so far.
-        threads_at_once: threads that a GPU runs at once; 0 on the host.
-        chooses: whether this class chooses the shape of blocks by the level's edges: on a GPU, unless one is requested.
-    """
+    larger one sorts the samples in scratch space. Each of the three cases has a launch of its own."""
 
     def __init__(self, problem: DiscreteProblem, run: Run):
         self._problem, self._backend, self._params = problem, run.backend, run.params
         backend, params = run.backend, run.params
-        self.plans: list[MemoryPlan] = []
-        self.shape = block_shape(params, backend.name)
+        self.plans: list[MemoryPlan] = []  # of the levels so far
+        self.shape = block_shape(params, backend.name)  # delta, gamma and beta
         multiprocessors = backend.multiprocessors
-        self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors
+        self.threads_at_once = THREADS_A_MULTIPROCESSOR * multiprocessors  # that a GPU runs at once; 0 on the host
+        # Whether the shape of blocks is chosen by the level's edges: on a GPU, unless one is requested.
         self.chooses = bool(multiprocessors) and not any(params[name] for name in ("delta", "gamma", "beta"))
         self._resident_blocks = (
             BLOCKS_A_MULTIPROCESSOR * multiprocessors if multiprocessors else BLOCKS_A_CORE * backend.threads
@@ -150,8 +128,7 @@ class BlockTables:
         self._digits = DIGITS[backend.name]
 
     def level_zero(self, product_cells: int) -> LevelTests:
-        """Return level 0's tests of all pairs, except where both variables have planes and a table has up to
-        `product_cells` cells."""
+        """Return level 0's tests of pairs, except of variables with planes and tables of up to `product_cells`."""
         p = self._problem.n_variables
         grid = (p, min(p, MAX_GRID_Y)) if self._backend.name == "cuda" else (1, p)
         delta = self.threads_a_table(p * (p - 1) // 2, PAIR_DELTA)
@@ -160,9 +137,8 @@ class BlockTables:
         return self._tests("SHARED", plan, grid, blocks, [np.uint32(product_cells)], splits=1, above=0)
 
     def level(self, level: Level, pair_tables: Filled, batches: Filled, above: int) -> LevelTests:
-        """Return the tests of a level from 1 on with tables of more than `above` cells, which these kernels make. They
-        read the tables of all pairs if level 0 kept them (`PAIR_TABLES`), and leave out the tests that are made in
-        batches (`BATCHES`)."""
+        """Return the tests of a level from 1 on with tables of more than `above` cells, which read the tables of all
+        pairs if level 0 kept them (`PAIR_TABLES`), without the tests made in batches (`BATCHES`)."""
         backend, n = self._backend, self._problem.n_samples
         gamma, beta = self.shape["gamma"], self.shape["beta"]
         tables = gamma * beta
@@ -224,7 +200,6 @@ class BlockTables:
 
         Args:
             in_shared: the template arguments of the kernel for tables in shared memory, after the type of codes.
-            grid: blocks in x and y without splits.
             blocks: the shape of a block, by where its tables lie; ``"small"`` is for small tables in shared memory.
             after: arguments of the kernel after its `PLACES`.
             splits: number of blocks that share the sets of an edge if tables lie in shared memory.
@@ -270,29 +245,22 @@ class BlockTables:
         return LevelTests(EVERY_SIZE, launch)
 
     def _terms(self, smallest: int, largest: int, tables: int, shared_bytes: int) -> int:
-        """Return the number of terms of the statistic for which each table of a block has room; 0 where no table has so
-        few cells. The tables have from `smallest` to `largest` cells; `shared_bytes` is the shared memory of the block
-        for everything else."""
+        """Return the terms of the statistic for which each table has room; 0 if none has so few cells. The tables have
+        from `smallest` to `largest` cells; `shared_bytes` is the shared memory of the block for everything else."""
         if self.shape["delta"] < TERMS_FROM or smallest > MAX_TERMS:
             return 0
         most = self._backend.max_shared_bytes
         return min(largest, MAX_TERMS, min(most // 4, most - shared_bytes) // (tables * TERM_BYTES))
 
     def _smallest_table(self, level: int) -> int:
-        """Return a lower bound on the cells of a level's tables."""
         return math.prod(self._problem.descending[-(level + 2) :])
 
     def _plan(
         self, level: int, largest_table: int, grid: tuple[int, int], delta: int, tables: int, row_bytes: int
     ) -> MemoryPlan:
-        """Plan where the tables of a level lie. DeviceMemoryError is raised if the tables of one block do not fit.
-
-        Args:
-            largest_table: cells of the largest table.
-            grid: blocks (x, y) that the launch would have without limits on memory.
-            delta, tables: threads of a table, and tables that a block makes at a time.
-            row_bytes: shared memory for the row of neighbours.
-        """
+        """Plan where the tables of a level lie, given the largest table's cells, the blocks (x, y) of the launch
+        without limits on memory, the threads of a table (`delta`), the tables that a block makes at a time, and the
+        shared memory for the row of neighbours. DeviceMemoryError is raised if the tables of one block do not fit."""
         backend = self._backend
         free = max(backend.max_shared_bytes - tables * unit_bytes(level, 0) - row_bytes, 0)
         cells = min(largest_table, SHARED_TABLE_CELLS, free // (tables * CELL_BYTES))

@@ -21,8 +21,7 @@ DIGITS = {"cuda": 16, "host": 256}  # values of a digit of the radix sort, by ba
 MAX_BATCH_COLUMNS, MAX_BATCH_STRATA = 64, 4  # of a batch (batches.cu) that are counted at once
 
 PRODUCT_TILE, PRODUCT_THREADS, PRODUCT_STEP = 64, 256, 16
-"""Planes along a side of a tile (products.cu); and, on a GPU, the threads of a tile's block and the words of a plane
-that are in shared memory at once."""
+"""Planes on a tile's side (products.cu); on a GPU, its threads, and a plane's words in shared memory at once."""
 
 COUNTER_PLACES = {"BUSY_ROWS": 2, "BUSY_ENDS": 6, "LARGEST": 7}  # levels.cu's places in `LevelCounts`
 
@@ -62,11 +61,7 @@ PLACES = Struct(
 )
 TABLES = Struct("Tables", first=Pointer(np.uint32), cells=np.uint64, shared_cells=np.uint32, refused=Pointer(np.uint64))
 PAIR_TABLES = Struct(
-    "PairTables",
-    variables=VARIABLES,
-    counts=Pointer(np.uint32),
-    starts=Pointer(np.int64),
-    first=np.int32,
+    "PairTables", variables=VARIABLES, counts=Pointer(np.uint32), starts=Pointer(np.int64), first=np.int32
 )
 BATCHES = Struct("Batches", cells=np.uint32, words=np.int32, parts=np.int32, splits=np.int32)
 PRODUCTS = Struct(
@@ -121,8 +116,7 @@ _TEST_KERNELS = {
     "disc_cupc_level_zero": ((TABLES,), _ALLOCATIONS),
     "disc_cupc_level": ((LEVEL, TABLES), _ALLOCATIONS),
 }
-"""The kernels that make tests: the structs that they take after the data and the search, and their template arguments
-after the type of codes."""
+"""The kernels that make tests: their structs after the data and the search, and template arguments after the codes'."""
 
 
 def tests_kernel(name: str, code: str, option: str) -> KernelSource:
@@ -133,8 +127,7 @@ def tests_kernel(name: str, code: str, option: str) -> KernelSource:
 
 
 def batches_kernel(block_an_edge: bool) -> KernelSource:
-    """Return the kernel in which a warp, or with `block_an_edge` all warps of a block, make many tests of an edge at
-    once."""
+    """Return the kernel in which a warp, or with `block_an_edge` a block, make many tests of an edge at once."""
     return _kernel("batches", f"gpupc_batches<{str(block_an_edge).lower()}>", VARIABLES, SEARCH, LEVEL, BATCHES)
 
 

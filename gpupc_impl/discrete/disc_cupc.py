@@ -25,10 +25,8 @@ from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.integers import ceil_div
 
 LEVEL_ZERO_THREADS = 32
-
 THREADS_A_MULTIPROCESSOR = 2048
 V100_MULTIPROCESSORS = 80
-
 SHARED_TABLE_CELLS = 111  # of a thread's table, at most: with more, few threads fit on a multiprocessor
 HOST_BLOCKS = 4  # blocks that are launched for each core of the host backend, enough to balance the work
 
@@ -38,15 +36,13 @@ size for all later ones, which may have larger tables."""
 
 
 class DiscCuPC(DiscreteSearch):
-    """A search in which each thread makes its own test with its own table, without a plan for the memory.
-
-    The paper's threads allocate their tables inside the kernel, so the tables of all threads that run at the same time
-    exist at once, each as large as the level's largest table. ``tables=in-kernel`` does the same. By default tables lie
-    in shared memory if the level's largest one fits there, else in device memory that is allocated before the launch,
-    as all tables are with ``tables=global``. On the host backend there are as many tables as on the paper's V100, so
-    that a search runs out of memory for the same reason, although cores run few blocks at a time and use few of the
-    tables; tables that threads allocate count towards the limit as if they had been allocated before the launch.
-    """
+    """A search in which each thread makes its own test with its own table, without a plan for the memory. The paper's
+    threads allocate their tables inside the kernel, so the tables of all threads that run at the same time exist at
+    once, each as large as the level's largest table. ``tables=in-kernel`` does the same. By default tables lie in
+    shared memory if the level's largest one fits there, else in device memory that is allocated before the launch, as
+    all tables are with ``tables=global``. On the host backend there are as many tables as on the paper's V100, so that
+    a search runs out of memory for the same reason, although cores run few blocks at a time and use few of the tables;
+    tables that threads allocate count towards the limit as if they had been allocated before the launch."""
 
     def __init__(self, problem: DiscreteProblem, run: Run):
         on_gpu = run.backend.multiprocessors
@@ -93,8 +89,7 @@ class DiscCuPC(DiscreteSearch):
         return self.backend.kernel(*tests_kernel(name, self.problem.codes.dtype.name, self.allocation))
 
     def _shared_cells(self, threads: int) -> int:
-        """Return the cells of each thread's table in shared memory: an odd number, so that equal cells lie in different
-        banks."""
+        """Return the cells of each thread's table in shared memory, odd so that equal cells lie in different banks."""
         if self.run.params["tables"] != "shared":
             return 0
         room = self.backend.max_shared_bytes * 3 // 4 // (threads * CELL_BYTES)  # a quarter is left for rows

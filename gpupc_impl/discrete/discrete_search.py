@@ -1,6 +1,5 @@
-"""A discrete search on a device, except for the kernels that make the tests, their launches, and where tables lie, in
-which the methods differ. Between levels all methods make the graph that is left, list the removed pairs and apply the
-workload of a fixed number of tests."""
+"""A discrete search on a device, except for kernels, launches, and where tables lie, in which methods differ. Between
+levels all methods make the next graph, list the removed pairs and apply the workload of a fixed number of tests."""
 
 import abc
 import dataclasses
@@ -33,8 +32,7 @@ ALIGNMENT = 256  # alignment in bytes of the arrays that are uploaded in one cop
 
 
 class DiscreteSearch(LevelSearch):
-    """One search on one backend. Between levels the host reads one row of counters. Separating sets stay on the device
-    until the search ends."""
+    """One search. Between levels the host reads a row of counters; sets stay on the device until the end."""
 
     def __init__(self, problem: DiscreteProblem, run: Run):
         self.problem, self.run = problem, run
@@ -124,13 +122,11 @@ class DiscreteSearch(LevelSearch):
         return largest
 
     # --- levels in parts (engine/tier_parts.py) ------------------------------------------------------------------
-
     def in_parts(self) -> LevelSearch:
         """Return this search, or the one that runs its levels in parts if the problem's tiers limit separating sets."""
         return self if self.problem.tiers is None else TierSearch(self.problem, self)
 
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
-        """See `engine.tier_parts.TierSearch`."""
         self.problem, self._removed, self._graph = dataclasses.replace(self.problem, fixed=fixed), [], 1
         self.graphs.replace(bit_graph.pack_rows(edges))
         self.graphs.reset_counters()
@@ -149,7 +145,6 @@ class DiscreteSearch(LevelSearch):
         return self.graphs.download(self._graph)
 
     # --- for the methods -----------------------------------------------------------------------------------------
-
     @abc.abstractmethod
     def launch_level_zero(self, arguments: list) -> None:
         """Launch the tests of level 0, given the first arguments of the kernel."""
@@ -159,7 +154,6 @@ class DiscreteSearch(LevelSearch):
         """Launch the tests of a level from 1 on; `sides` are the first arguments of the kernel for either side."""
 
     # --- levels ------------------------------------------------------------------------------------------------
-
     def _level_zero(self) -> LevelOutcome:
         fixed = self.problem.fixed
         self._run_tests(0, lambda: self.launch_level_zero(self._first_arguments))
@@ -247,7 +241,6 @@ class DiscreteSearch(LevelSearch):
         self._launch("decay", *arguments, np.float64(1.0 - self.problem.decay), degrees)
 
     def _mark(self, pairs: np.ndarray, key: np.uint64) -> None:
-        """Queue the writing of a best key for pairs."""
         graph.mark_pairs(self.backend, pairs, key, self.best_keys.values["keys"])
 
     def _launch(self, kernel: str, *arguments: Any) -> None:
@@ -261,8 +254,7 @@ def log_table(n: int) -> np.ndarray:
 
 
 def upload_all(backend: Backend, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Upload host arrays of 32 or 64 bits in one copy; returns them by name, each flat, as parts of one device
-    array."""
+    """Upload host arrays of 32 or 64 bits in one copy; returns them by name, flat, as parts of one array."""
     places, end = {}, 0  # in 64-bit words
     for name, array in arrays.items():
         places[name] = end

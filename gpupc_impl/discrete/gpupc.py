@@ -1,10 +1,7 @@
-"""gpuPC: threads that make each contingency table together, and explicit memory management (gpuPC, sections 3.3 and
-3.4, Algorithms 2 and 3).
-
+"""gpuPC: threads that make a table together, and explicit memory management (sections 3.3 and 3.4, Algorithms 2 and 3).
 A test is made in one of three ways, which compute the same statistic to the bit: at level 0 from a product of all bit
-planes (`planes`), from level 1 on in batches of the same edge (`batches`), and otherwise by blocks of threads as in
-the paper (`block_tables`). Each way returns its part of a level as a `LevelTests`.
-"""
+planes (`planes`), from level 1 on in batches of the same edge (`batches`), and otherwise by blocks of threads as in the
+paper (`block_tables`). Each way returns its part of a level as a `LevelTests`."""
 
 import functools
 

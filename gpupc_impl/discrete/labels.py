@@ -84,7 +84,6 @@ def _values(name: str, column: Any) -> np.ndarray:
 
 
 def _whole(name: str, values: np.ndarray) -> np.ndarray:
-    """Return the values with floats converted to integers."""
     if values.dtype.kind == "c":
         raise InvalidProblem(f"column {name!r} holds complex numbers; a label is a string, a bool or a whole number")
     if values.dtype.kind != "f":

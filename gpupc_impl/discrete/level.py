@@ -1,5 +1,4 @@
-"""A level of a discrete search on a device: its graph, the tests that are made in one way, and whether these wait for
-their fastest kernel."""
+"""A level of a discrete search: its graph, tests made in one way, and whether they wait for their kernel."""
 
 import dataclasses
 import logging
@@ -22,21 +21,13 @@ a second, and the fastest ones take a compiler several seconds."""
 
 @dataclasses.dataclass(frozen=True)
 class Level(graph.Rows):
-    """One level's graph on the device, as the kernels of a level from 1 on take it.
+    """One level's graph on the device, as the kernels of a level from 1 on take it."""
 
-    Attributes:
-        busy_ends: number of ends of edges from whose row sets are drawn, since it has more neighbours than a set has
-            members.
-        busy_rows: (p,) int32: the first `busy` entries are the rows that have tests.
-        row_cells: (p,) uint64: upper bounds on the cells of each row's tables.
-        largest_table: upper bound on the cells of a table.
-    """
-
-    busy_ends: int
+    busy_ends: int  # ends of edges whose row has more neighbours than a set has members
     busy: int
-    busy_rows: Any
-    row_cells: Any
-    largest_table: int
+    busy_rows: Any  # (p,) int32: the first `busy` entries are the rows that have tests
+    row_cells: Any  # (p,) uint64: upper bounds on the cells of each row's tables
+    largest_table: int  # upper bound on the cells of a table
 
     @property
     def edges_with_tests(self) -> int:

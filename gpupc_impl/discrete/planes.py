@@ -1,14 +1,10 @@
-"""Bit planes, and level 0's tables of all pairs as one product of all planes (kernels/products.cu).
-
-Each category of a variable has a plane of n bits, of which bit k tells whether sample k has that category. The count in
-a table's cell is the number of bits that are set in the planes of all its categories. A plane takes an eighth of the
-memory of 8-bit codes, and one popcount instruction counts 64 samples.
-
-In the product of the matrix of planes with its transpose, a block counts a tile of 64 x 64 planes, so that each plane
-is read once for 64 others. If the tables of all pairs take little of the memory, one launch makes all tables, which are
-kept for level 1. Otherwise each launch makes the tables of a band: as many consecutive variables as have tables that
-fit into `BAND_BYTES`.
-"""
+"""Bit planes, and level 0's tables of all pairs as one product of all planes (kernels/products.cu). Each category of a
+variable has a plane of n bits, of which bit k tells whether sample k has that category. The count in a table's cell is
+the number of bits that are set in the planes of all its categories. A plane takes an eighth of the memory of 8-bit
+codes, and one popcount instruction counts 64 samples. In the product of the matrix of planes with its transpose, a
+block counts a tile of 64 x 64 planes, so that each plane is read once for 64 others. If the tables of all pairs take
+little of the memory, one launch makes all tables, which are kept for level 1. Otherwise each launch makes the tables of
+a band: as many consecutive variables as have tables that fit into `BAND_BYTES`."""
 
 import math
 from collections.abc import Iterator
@@ -48,14 +44,11 @@ PLANE_CELLS = {"cuda": 64, "host": 2048}  # of a table: larger ones are counted 
 ROW_ALIGNMENT = 1024  # in samples, so that kernels may read many of a variable's codes at a time
 BAND_BYTES = 32 << 20  # of a band's tables, so that a GPU's L2 cache holds them until they are read
 KEPT_SHARE = 8  # the tables of all pairs are kept if they take at most 1/`KEPT_SHARE` of the device memory that is left
-
 BLOCKS_A_MULTIPROCESSOR = 4
-
 DECIDING_THREADS = 128
 
 
 def padded_length(n: int) -> int:
-    """Return the number of a variable's codes with their padding."""
     return round_up(n, ROW_ALIGNMENT)
 
 
@@ -63,14 +56,12 @@ class Planes:
     """The planes of a problem's variables, and the tests of level 0 that are made as products of planes.
 
     Attributes:
-        cells: upper bound on the cells of a table that is counted by planes; 0 if all tables are counted sample by
-            sample.
+        cells: upper bound on the cells of a table that is counted by planes; 0 if all are counted by samples.
         product_cells: upper bound on the cells of a table that products count; on a GPU, whose tensor cores count the
             tables, no table of variables with planes is larger.
         counts: (p,) int64: the number of planes of each variable, if there is memory for planes.
         first: (p,) int32: the number of each variable's first plane, -1 without planes.
-        row_cells: (p,) int64: cells of the tables of each variable with all later variables, the sums of columns
-            included.
+        row_cells: (p,) int64: cells of each variable's tables with later variables, with sums of columns.
         words: 64-bit words of a plane.
         bits: (planes, words) uint64 on the device; None before `data`, and where there is no memory for planes.
         variables: the `VARIABLES` that kernels take, after `data`.
@@ -91,14 +82,12 @@ class Planes:
         self._backend, self._problem = backend, problem
 
     def tables(self) -> dict[str, np.ndarray]:
-        """Return the arrays that kernels take: each variable's first plane, the variable of each plane, and the index
-        of the first cell of each variable's `row_cells`."""
+        """Return kernels' arrays: variables' first planes, planes' variables, and the first cells of `row_cells`."""
         owners = np.repeat(np.arange(len(self.counts), dtype=np.int32), self.counts)
         return {"first_plane": self.first, "owners": owners, "starts": np.cumsum(self.row_cells) - self.row_cells}
 
     def data(self, codes: Any, device_tables: dict[str, Any]) -> Filled:
-        """Make the planes of the codes on the device if these take at most half of the free memory; returns the
-        `DATA`."""
+        """Make the codes' planes on the device if they take at most half of its free memory; returns the `DATA`."""
         backend, problem = self._backend, self._problem
         self._device_tables = device_tables
         p, n = problem.codes.shape
@@ -128,8 +117,7 @@ class Planes:
         return PAIR_TABLES(variables=variables, counts=counts, starts=self._device_tables["starts"], first=first)
 
     def level_zero(self) -> LevelTests:
-        """Return the tests of pairs whose variables have planes and whose tables have up to `product_cells` cells, if
-        memory suffices."""
+        """Return the tests of pairs with planes and tables of up to `product_cells`, if memory suffices."""
         backend, row_cells = self._backend, self.row_cells
         left = max(backend.memory_limit - backend.memory_used, 0)
         needed = CELL_BYTES * int(row_cells.sum())
@@ -157,12 +145,7 @@ class Planes:
         first, ends = pairs.values["first"], np.cumsum(self.counts)
         number, first_row = int(ends[-1]), int(ends[first] - self.counts[first])
         product = PRODUCTS(
-            pairs=pairs,
-            owners=self._device_tables["owners"],
-            p=p,
-            number=number,
-            last=last,
-            first_row=first_row,
+            pairs=pairs, owners=self._device_tables["owners"], p=p, number=number, last=last, first_row=first_row
         )
         planes_across, planes_down = number - first_row, int(ends[last - 1] - first_row)
         across, down = ceil_div(planes_across, PRODUCT_TILE), ceil_div(planes_down, PRODUCT_TILE)
@@ -178,8 +161,7 @@ class Planes:
 
 
 def _bands(ends: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of variables whose tables together have at most `room` cells; `ends` are cumulative sums of
-    cells."""
+    """Yield ranges of variables whose tables have at most `room` cells; `ends` are cumulative sums of cells."""
     first, before = 0, 0
     while first < len(ends):
         last = int(np.searchsorted(ends, before + room, side="right"))

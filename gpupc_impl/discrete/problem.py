@@ -32,20 +32,17 @@ def _checked_decay(name: str, value: Any) -> float | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DiscreteProblem(Problem):
-    """PC-stable with Pearson's chi-square test or the G-square test (gpuPC, section 2.3). Build one with `from_data`,
-    which checks its input.
+    """PC-stable with Pearson's chi-square test or the G-square test (gpuPC, section 2.3). `from_data` checks its input.
 
     S separates Vi and Vj when the statistic is at most its critical value, that is p >= alpha. The table of a test is
     that of (min(i, j), max(i, j)) with S ascending, and strata are numbered such that S[0] varies fastest. A test
     without degrees of freedom has the statistic 0 and p = 1.
 
     Attributes:
-        codes: (p, n) uint8, or uint16 when a variable has more than 256 categories; C-contiguous, so that a variable's
-            values lie together.
+        codes: (p, n) uint8, or uint16 when a variable has more than 256 categories; C-contiguous.
         categories: (p,) int32: number of categories of each variable.
         declared: (p,) bool: whether the source declared the categories; else the categories are the values that occur.
         labels: for each variable, its categories as text, in the order of their codes.
-        test: ``"chi-square"`` or ``"g-square"``.
         df_rule: ``"full"``: (|Vi| - 1)(|Vj| - 1)|S| degrees of freedom, as in the paper, if S has |S| strata;
             ``"adjusted"``: the sum of (r - 1)(c - 1) over the strata that occur, r and c counting the rows and columns
             that occur in them, as causal-learn does.
@@ -84,8 +81,7 @@ class DiscreteProblem(Problem):
 
         Args:
             categories: by variable name, the labels in the order of their codes, or the number of categories. A column
-                of integers contains codes from 0 on if its labels are text or only their number is declared; otherwise
-                it contains labels.
+                of integers holds codes from 0 on if its labels are text or only their number is declared; else labels.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is missing, is no label or is not declared, or a parameter is
@@ -161,7 +157,6 @@ class DiscreteProblem(Problem):
         return tuple(name for name, codes in zip(self.names, self.codes, strict=True) if (codes == codes[0]).all())
 
     # --- the test ----------------------------------------------------------------------------------------------
-
     def degrees_of_freedom(self, i: int, j: int, S: Sequence[int] = ()) -> int:
         """Return (|Vi| - 1)(|Vj| - 1)|S|, the full rule (gpuPC, section 2.3)."""
         strata = math.prod(int(self.categories[v]) for v in S)
@@ -202,7 +197,6 @@ class DiscreteProblem(Problem):
         )
 
     # --- the workload of the paper's section 4.1 ------------------------------------------------------------------
-
     def decayed(self, edges: np.ndarray) -> np.ndarray:
         """Return which of (m, 2) sorted edges stay after a level, (m,) bool: edge floor(k / (1 - decay)) stays for k =
         0, 1, and so on. A fraction `decay` of the edges is removed, equally distributed (gpuPC, section 4.1)."""
@@ -213,7 +207,6 @@ class DiscreteProblem(Problem):
         return kept
 
     # --- identity ---------------------------------------------------------------------------------------------------
-
     def outline(self) -> dict[str, Any]:
         declared = int(self.declared.sum())
         return {
@@ -229,12 +222,9 @@ class DiscreteProblem(Problem):
 @functools.lru_cache(maxsize=32)
 def critical_tables(alpha: float) -> tuple[np.ndarray, np.ndarray]:
     """Return (LISTED_DF + 1,) the critical values of 0, 1, 2, ... degrees of freedom, and (EXPANSION_TERMS,) the terms
-    of an expansion for more of them.
-
-    The quantile of df degrees of freedom is df + sqrt(df) g(1 / sqrt(df)) with a smooth function g (Cornish and Fisher
-    1938) and g(0) = sqrt(2) z, where z is the normal distribution's quantile. A polynomial of x = sqrt(LISTED_DF / df)
-    interpolates g at Chebyshev's points; the sums differ from SciPy's quantiles by the rounding of these.
-    """
+    of an expansion for more of them. The quantile of df degrees of freedom is df + sqrt(df) g(1 / sqrt(df)) with a
+    smooth function g (Cornish and Fisher 1938) and g(0) = sqrt(2) z, z being the normal quantile. A polynomial of x =
+    sqrt(LISTED_DF / df) interpolates g at Chebyshev's points; sums differ from SciPy's quantiles by their rounding."""
     from scipy import special
 
     listed = np.zeros(LISTED_DF + 1)

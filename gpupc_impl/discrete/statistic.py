@@ -1,5 +1,4 @@
-"""The statistic of single tests with NumPy and pandas and without the code of the methods, for reports and for
-verification; it decides no edge."""
+"""The statistic of single tests by NumPy and pandas, without the methods' code, for reports and verification only."""
 
 import math
 from collections.abc import Sequence

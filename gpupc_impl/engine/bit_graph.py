@@ -29,13 +29,8 @@ class LevelCounts(NamedTuple):
 
 
 COUNTERS = LevelCounts._fields
-
 MOST_LEVELS = 64  # the number of levels that have counters; searches on real data end before level 20
-
-CONSTANTS = {
-    **{name.upper(): number for number, name in enumerate(COUNTERS[:-1])},
-    "COUNTERS": len(COUNTERS),
-}
+CONSTANTS = {**{name.upper(): number for number, name in enumerate(COUNTERS[:-1])}, "COUNTERS": len(COUNTERS)}
 
 GRAPHS = Struct(
     "BitGraphs",
@@ -68,19 +63,14 @@ def pack_rows(adjacency: np.ndarray) -> np.ndarray:
 
 
 def row_words(p: int) -> int:
-    """Return the number of 32-bit words of a row of p variables, a multiple of 4, so that kernels may read four at a
-    time."""
+    """Return the 32-bit words of a row of p variables, a multiple of 4, so that kernels may read four at a time."""
     return ceil_div(p, 128) * 4
 
 
 class BitGraphs:
     """Several numbered graphs over p variables, and the launches of kernels that process them row by row. The arrays of
-    `memory`, with the shapes of `arrays`, hold the graphs; new ones are allocated if it is None.
-
-    Attributes:
-        struct: the `GRAPHS` that kernels take.
-        edges, most_degree: the number of edges and the largest degree after the last level that was read.
-    """
+    `memory`, with the shapes of `arrays`, hold the graphs; new ones are allocated if it is None. `struct` is the
+    `GRAPHS` that kernels take; `edges` and `most_degree` are those after the last level that was read."""
 
     def __init__(self, backend: Backend, p: int, graphs: int, memory: Mapping[str, Any] | None = None):
         self.backend, self.p, self.words = backend, p, row_words(p)

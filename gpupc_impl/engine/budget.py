@@ -9,8 +9,7 @@ them. A plan and the allocation then cannot differ:
     rows = largest_fitting(1, p, lambda rows: device_bytes(panel_arrays(p, rows)) <= free_bytes(backend))
     arrays = backend.empty_all(**panel_arrays(p, rows))
 
-All sizes are upper bounds: every array is counted as the device's allocator rounds it. The functions need no device.
-"""
+All sizes are upper bounds: every array is counted as the device's allocator rounds it. The functions need no device."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -23,7 +22,6 @@ from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.integers import round_up
 
 Arrays = Mapping[str, tuple[int | tuple[int, ...], Any]]  # by name, a shape or a length, and a type
-
 COUNTER_BYTES = 8 * math.prod(COUNTER_SHAPE)
 
 
@@ -39,7 +37,6 @@ def array_bytes(shape: int | tuple[int, ...], dtype: Any) -> int:
 
 
 def device_bytes(arrays: Arrays) -> int:
-    """Return the bytes that arrays take on the device."""
     return sum(allocated_bytes(array_bytes(*array)) for array in arrays.values())
 
 
@@ -49,8 +46,7 @@ def free_bytes(backend: Backend) -> int:
 
 
 def largest_fitting(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number in [low, high] that fits, found by bisection; low - 1 if none fits. All numbers below
-    one that fits must fit as well."""
+    """Return the largest in [low, high] that fits, by bisection, else low - 1. Below one that fits all must fit."""
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,6 +1,5 @@
 """The graph of a search on a device from level to level: compaction, removal of edges, lists of separating sets.
-Methods of every family share it if their kernels store the best key of each separated edge (cuPC, Algorithm 2 and
-section 3.3)."""
+Methods share it whose kernels store the best key of each separated edge (cuPC, Algorithm 2 and section 3.3)."""
 
 import dataclasses
 import functools
@@ -48,23 +47,15 @@ CPP_TYPES = {np.uint8: "unsigned char", np.uint64: "unsigned long long"}
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A'_G, the compacted graph at the start of a level (cuPC, section 3.3), on the device.
-
-    Attributes:
-        max_degree: the largest number of neighbours, which is the length of a row.
-        neighbours: (p, max_degree) int32; row i begins with the neighbours of Vi, ascending.
-        degrees: (p,) int32: the number of neighbours of each variable.
-        binomials: the `binomial_table`.
-        widest: the length of the longest row for which the table suffices.
-    """
+    """A'_G, the compacted graph at the start of a level (cuPC, section 3.3), on the device."""
 
     p: int
     level: int
-    max_degree: int
-    neighbours: Any
-    degrees: Any
-    binomials: Any
-    widest: int
+    max_degree: int  # the largest number of neighbours, which is the length of a row
+    neighbours: Any  # (p, max_degree) int32; row i begins with the neighbours of Vi, ascending
+    degrees: Any  # (p,) int32: the number of neighbours of each variable
+    binomials: Any  # the `binomial_table`
+    widest: int  # the length of the longest row for which the table suffices
 
     @functools.cached_property
     def argument(self) -> Filled:
@@ -80,26 +71,18 @@ class Rows:
 
 class DeviceGraph:
     """The edges of a graph of p variables, and the best key found for each edge (keys.cuh). A table of binomials is
-    made for `levels_ahead` later levels; with 0, it takes the least device memory.
-
-    Attributes:
-        edges: (p, p) uint8 on the device; undefined until level 0 has run.
-        best: (p, p) uint64 on the device; both triangles hold the same keys.
-        degrees: (p,) int32 on the device, as of the last count; 0 for a variable whose edges are all required, since it
-            has no test.
-        edges_left: the number of edges, as of the last count.
-        begun: whether level 0 has run.
-    """
+    made for `levels_ahead` later levels; with 0, it takes the least device memory. `degrees`, (p,) int32 on the device,
+    and `edges_left` are as of the last count; the degree of a variable with required edges alone is 0."""
 
     def __init__(self, backend: Backend, p: int, fixed: FixedPairs | None = None, levels_ahead: int = LEVELS_AHEAD):
         self.backend, self.p, self.fixed, self._levels_ahead = backend, p, fixed, levels_ahead
-        self.edges = backend.empty((p, p), np.uint8)
-        self.best = backend.full((p, p), NO_KEY, np.uint64)
+        self.edges = backend.empty((p, p), np.uint8)  # undefined until level 0 has run
+        self.best = backend.full((p, p), NO_KEY, np.uint64)  # both triangles hold the same keys
         numbers = backend.empty_all(**dict.fromkeys(("degrees", "degrees_after", "removed"), (p, np.int32)))
         self.degrees, self._degrees_after, self._removed = numbers.values()
         self._binomials, self._widest, self._deepest = None, 0, 0
         self.edges_left, self.max_degree = p * (p - 1) // 2, p - 1
-        self.begun = False
+        self.begun = False  # whether level 0 has run
 
     def best_keys(self, first_come: bool) -> Filled:
         """Return the `BEST_KEYS` that kernels take."""
@@ -153,16 +136,10 @@ class DeviceGraph:
     def remove_separated(
         self, rows: Rows, counters: Any, ranks_whole_row: bool
     ) -> tuple[LevelOutcome, LevelSets | None]:
-        """Remove the edges that have a key; return the outcome of the level, without pairs and sets, and the removed
-        pairs with their separating sets on the device, if there are any. Only the counters are waited for: the removed
-        edges are as many as the graph has lost.
-
-        Args:
-            rows: the graph at the level's start.
-            counters: `COUNTER_SHAPE` uint64 on the device, to which the kernel of the level has added its tallies.
-            ranks_whole_row: whether ranks number the subsets of the whole row; otherwise those of the row without the
-                edge's other end.
-        """
+        """Remove the edges with a key; return the outcome of the level, without pairs and sets, and the removed pairs
+        with their separating sets on the device. Only the counters are waited for: the removed edges are as many as the
+        graph has lost. The counters, `COUNTER_SHAPE` uint64 on the device, have the kernel's tallies; `ranks_whole_row`
+        says whether ranks number subsets of the whole row, or those without the edge's other end."""
         self._mark_required(NO_KEY)
         counted = [self._removed, self._degrees_after, counters[0, TALLIES:]]
         self._launch("remove_separated", [rows.argument, self.best, self.edges, *counted])
@@ -185,8 +162,7 @@ class DeviceGraph:
 
 
 def mark_pairs(backend: Backend, pairs: np.ndarray, value: np.uint8 | np.uint64, matrix: Any) -> None:
-    """Queue the writing of a value into the cells [i, j] and [j, i] of a (p, p) matrix on the device, for (k, 2)
-    pairs."""
+    """Queue writing a value into cells [i, j] and [j, i] of a (p, p) matrix on the device, for (k, 2) pairs."""
     count = len(pairs)
     if count:
         kernel = backend.kernel(*KERNELS[f"mark_pairs<{CPP_TYPES[type(value)]}>"])
@@ -195,8 +171,7 @@ def mark_pairs(backend: Backend, pairs: np.ndarray, value: np.uint8 | np.uint64,
 
 
 def tested_degrees(backend: Backend, degrees: Any, fixed: FixedPairs) -> tuple[Any, int]:
-    """Return the degrees, (p,) int32 on the device, with zeros for variables whose edges are all required, and their
-    largest."""
+    """Return the degrees, (p,) int32 on the device, 0 for variables with required edges alone, and their largest."""
     on_host = backend.download(degrees)
     on_host[fixed.without_tests(on_host)] = 0
     return backend.upload(on_host), int(on_host.max(initial=0))

@@ -13,17 +13,11 @@ KEY_CONSTANTS = {"SECOND_SIDE": int(SECOND_SIDE)}  # of kernels/keys.cuh, for ke
 
 @dataclasses.dataclass(frozen=True)
 class RowGraph:
-    """The graph at the start of a level, by rows; a slot is one direction of an edge.
+    """The graph at the start of a level, by rows; a slot is one direction of an edge."""
 
-    Attributes:
-        starts: (p + 1,) int64; row i consists of the slots from ``starts[i]`` to ``starts[i + 1]``.
-        neighbours: (slots,) int32, ascending in a row.
-        reverse: (slots,) int64: the slot of the same edge in the other end's row.
-    """
-
-    starts: np.ndarray
-    neighbours: np.ndarray
-    reverse: np.ndarray
+    starts: np.ndarray  # (p + 1,) int64; row i consists of the slots from ``starts[i]`` to ``starts[i + 1]``
+    neighbours: np.ndarray  # (slots,) int32, ascending in a row
+    reverse: np.ndarray  # (slots,) int64: the slot of the same edge in the other end's row
 
     @classmethod
     def from_matrix(cls, adjacency: np.ndarray, rows_at_once: int = 1024) -> Self:
@@ -81,8 +75,7 @@ class RowGraph:
         return slots
 
     def order(self) -> np.ndarray:
-        """Return all variables in an order in which variables that share neighbours are near each other (reverse
-        Cuthill-McKee)."""
+        """Return all variables ordered so that those that share neighbours are near (reverse Cuthill-McKee)."""
         from scipy import sparse
 
         p = len(self.starts) - 1
@@ -104,8 +97,7 @@ class RowGraph:
 
 def unrank(ranks: Any, sizes: Any, level: int, xp: Any = np) -> Any:
     """Return the ascending positions, (k, level) int64, of combinations with (k,) lexicographic ranks, drawn from (k,)
-    `sizes` elements each, all arrays of NumPy or CuPy; `unrank_combination` (kernels/combinations.cuh) does so in
-    kernels."""
+    `sizes` elements each, all of NumPy or CuPy; kernels have `unrank_combination` (kernels/combinations.cuh)."""
     positions = xp.empty((len(ranks), level), np.int64)
     if not len(ranks):
         return positions

@@ -1,5 +1,4 @@
-"""Separating sets that stay on the device until the search ends, and are then downloaded as one list in its final
-order."""
+"""Separating sets that stay on the device until the search ends, then downloaded as one list in final order."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ LIST = Struct(
     size=np.int64,
 )
 LISTS = Struct("SetLists", **dict.fromkeys("abcdef", LIST))  # the lists that one launch merges
-
 SOURCE = "engine/kernels/separating_sets.cu"
 CONSTANTS = {"LISTS": len(LISTS.fields)}
 KERNELS = {"merge_sets": KernelSource(SOURCE, "merge_sets", (LISTS,), CONSTANTS)}
@@ -31,20 +29,12 @@ KERNELS = {"merge_sets": KernelSource(SOURCE, "merge_sets", (LISTS,), CONSTANTS)
 
 @dataclasses.dataclass(frozen=True)
 class LevelSets:
-    """Removed pairs with their separating sets, on the device.
+    """Removed pairs with their separating sets, on the device."""
 
-    Attributes:
-        pairs: (k, 2) int32, i < j, ascending.
-        members: int32. Sets of one level are the rows of a (k, level) array; sets of several levels follow each other.
-            The members of a set are ascending.
-        offsets, sizes: (k + 1,) int64 and (k,) uint8: where each set begins and how many members it has, if the sets
-            are of several levels; else None.
-    """
-
-    pairs: Any
-    members: Any
-    offsets: Any = None
-    sizes: Any = None
+    pairs: Any  # (k, 2) int32, i < j, ascending
+    members: Any  # int32, ascending in a set: (k, level) sets of one level, or set after set of several levels
+    offsets: Any = None  # (k + 1,) int64: where each set begins, if the sets are of several levels; else None
+    sizes: Any = None  # (k,) uint8: how many members each set has, if the sets are of several levels; else None
 
     @property
     def struct(self) -> Filled:
@@ -86,8 +76,7 @@ def _merged(backend: Backend, lists: Sequence[LevelSets]) -> LevelSets:
             sizes=(count, np.uint8),
         )
     )
-    # This struct is not a constant of the module, because a struct caches its bytes by backend and would keep the
-    # backend alive.
+    # It is no constant of the module, as structs cache bytes by backend, which they would keep alive.
     empty = LIST(pairs=None, offsets=None, members=None, count=0, size=0)
     structs = [each.struct for each in lists] + [empty] * (len(LISTS.fields) - len(lists))
     argument = LISTS(**dict(zip(LISTS.fields, structs, strict=True)))

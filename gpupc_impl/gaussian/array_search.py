@@ -1,11 +1,8 @@
-"""PC-stable for Gaussian tests that no kernel makes, in batches, by the same code for NumPy and CuPy.
-
-The kernels have one critical value for each level. A problem whose tests have critical values of their own (missing
-values, pairwise.py; multiple imputation, imputed.py) is an `ArrayProblem`: `ArraySearch` runs the search, and the
-problem's `tests` decide. Up to the partial correlations every operation on an array is one operation of IEEE 754, in an
-order that does not depend on the library, so NumPy and CuPy compute the same bits from the same correlation matrices,
-whatever the sizes of the batches.
-"""
+"""PC-stable for Gaussian tests that no kernel makes, in batches, by the same code for NumPy and CuPy. The kernels have
+one critical value for each level. A problem whose tests have critical values of their own (missing values, pairwise.py;
+multiple imputation, imputed.py) is an `ArrayProblem`: `ArraySearch` runs the search, and the problem's `tests` decide.
+Up to the partial correlations every operation on an array is one of IEEE 754, in an order that does not depend on the
+library, so NumPy and CuPy compute the same bits from the same correlation matrices, whatever the batches."""
 
 import abc
 import contextlib
@@ -31,8 +28,7 @@ BYTES_OF_ENTRY = 64  # device memory that a batch takes at most for each entry o
 
 
 class Outcome(NamedTuple):
-    """The outcome of k tests; the first three are arrays of the library that made the tests, the others are NumPy's, or
-    None if no p-values were requested."""
+    """The outcome of k tests: three arrays of the library that made them, and NumPy's, or None without p-values."""
 
     separates: Any  # (k,) bool
     undefined: Any  # (k,) bool: an endpoint has no variance left, or the test has no degrees of freedom
@@ -192,8 +188,7 @@ class _Rows:
         return self.sets_of_size[self.degrees[pairs] - 1]
 
     def sets(self, pairs: Any, ranks: Any) -> Any:
-        """Return the (k, level) sets of these ranks; ranks number the sets from the first end in lexicographic order,
-        then those from the second end."""
+        """Return the (k, level) sets of these ranks, lexicographic from the first end and then from the second."""
         counts = self.count(pairs)[:, 0]
         second = ranks >= counts
         owner, other = self.xp.where(second[:, None], pairs[:, ::-1], pairs).T

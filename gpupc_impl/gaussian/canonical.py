@@ -1,11 +1,8 @@
 """Fisher's z test (docs/ci-tests.md) for many tests at once, in NumPy or CuPy: the canonical evaluation, whose bits
-decide in every method, and the same operations without fused multiply-adds. Arrays hold one test in each place of their
-last axis.
-
+decide in every method, and the same without fused multiply-adds. Arrays hold one test in each place of their last axis.
 The kernels (kernels/fisher_z.cuh) and the references (baselines/_fisher_z.py) have implementations of their own that
 compute the bits of the canonical evaluation. Single tests and verification use this third one where rounding errors
-could decide a test. It is a hundred times slower than `quick_residuals`, which are off by rounding errors.
-"""
+could decide a test. It is a hundred times slower than `quick_residuals`, which are off by rounding errors."""
 
 import functools
 import math
@@ -86,8 +83,7 @@ def quick_residuals(
 def evaluate(
     variables: Any, correlations: Callable[[Any], Any], pivot_tolerance: float, fused: bool = True, xp: Any = np
 ) -> Residuals:
-    """Return H of the tests of (l + 2, k) variables, by NumPy a piece at a time; ``correlations(variables)`` are those
-    `among` the variables of each test."""
+    """Return H of tests of (l + 2, k) variables, by NumPy in pieces; ``correlations(variables)`` is as `among`."""
     size, k = variables.shape
     at_once = max(1, ENTRIES_AT_ONCE[fused] // size**2 if xp is np else k)
     some = (correlations(variables[:, part]) for part in mapped_arrays.pieces(k, at_once))
@@ -114,15 +110,13 @@ def residuals_of(c: Any, pivot_tolerance: float, fused: bool = True, xp: Any = n
 
 
 def to_host(array: Any) -> np.ndarray:
-    """Return an array of NumPy or CuPy as one of NumPy."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 def _by_pseudo_inverse(c: np.ndarray, multiply_add: MultiplyAdd) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the three entries of H by the Moore-Penrose inverse of M2 (cuPC, Algorithm 7) for (l + 2, l + 2, k)
     correlations, of which the pair's are last. With M2^T M2 = F F^T and F of full rank, the inverse is made of two
-    least-squares solutions for each end. A column that F lacks is a column of zeros here: it changes no bit of the
-    others."""
+    least-squares solutions for each end. A column that F lacks is zero here: it changes no bit of the others."""
     size = len(c) - 2
     m2 = c[:size, :size]
 

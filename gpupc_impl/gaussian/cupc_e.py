@@ -1,7 +1,6 @@
 """cuPC-E (cuPC, section 3.3, Algorithm 4), which tests edges in parallel, and a few of the sets of each edge in
 parallel; and the paper's baselines (section 5.3), which do only one of the two. Baseline 1 is Parallel-PC ported to a
-GPU: a thread makes all tests of an edge in sequence. In baseline 2 the threads of a block make all tests of an edge in
-parallel."""
+GPU: a thread makes all tests of an edge in sequence. In baseline 2 the threads of a block make them in parallel."""
 
 import math
 
@@ -29,8 +28,7 @@ BASELINE_1 = LevelKernel(
 
 
 def _threads_of_tests(p: int, max_degree: int, level: int, params: dict) -> tuple[int, int]:
-    """Return the shape of a block with a thread for each test, up to the largest block; if there are more tests, each
-    thread makes several."""
+    """Return the block with a thread for each test, up to the largest; of more tests each thread makes several."""
     tests = math.comb(max_degree - 1, level)
     return min(params["threads"], round_up(tests, 32)), 1
 

@@ -1,5 +1,4 @@
-"""cuPC-S (cuPC, section 3.4, Algorithm 5), which processes conditioning sets in parallel and tests all edges of a row
-with each set."""
+"""cuPC-S (cuPC, section 3.4, Algorithm 5), which takes sets in parallel and tests all edges of a row with each."""
 
 from gpupc_impl.backends.launch import MAX_GRID_Y
 from gpupc_impl.core.registry import Parameter, Run, method

@@ -28,8 +28,7 @@ FAMILY = Family(
     problem=GaussianProblem,
     retest=Retest,
     tests=_open_tests,
-    # pair-scan is the fastest method on a GPU and on CPU cores (docs/design/gaussian.md). The reference
-    # stable-parallel needs no C++ compiler.
+    # pair-scan is the fastest on GPUs and CPU cores (docs/design/gaussian.md); stable-parallel needs no C++ compiler.
     auto={"cuda": "pair-scan", "host": "pair-scan", "cpu": "stable-parallel"},
     packages=(
         "gpupc_impl.gaussian",

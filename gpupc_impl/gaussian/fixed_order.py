@@ -15,7 +15,6 @@ SOURCE = "gaussian/kernels/fixed_order.cu"
 CORRELATE = KernelSource(SOURCE, "correlate")
 STANDARDISE = KernelSource("gaussian/kernels/correlate.cu", "standardise")
 MAKE_EXACT = KernelSource("gaussian/kernels/correlate.cu", "make_exact")
-
 TILES = {"cuda": (128, 64), "host": (64, 64)}
 SMALL_TILE = 32  # rows and columns of a small tile (kernels/fixed_order.cu)
 MOST_SMALL = 96  # the most variables of a matrix that is made of small tiles
@@ -27,18 +26,15 @@ TILE_CONSTANTS = {
 THREADS = {"cuda": (16, 16), "host": (1, 1)}
 SMALL_THREADS = {"cuda": (8, 8), "host": (1, 1)}
 SQUARES = tuple(KernelSource(SOURCE, f"correlate_squares<{flag}>") for flag in ("false", "true"))  # large, small tiles
-
 UNIT_ROUNDOFF = 2.0**-53
 
 
 def product_bound(m: int) -> float:
-    """Return an upper bound on the difference of two correlations of m samples that are summed in different orders.
-
-    A sum of m products, in any order and with or without fused operations, differs from the exact sum by at most
-    gamma_m |x| |y| (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m
-    u) and u = 2^-53. The length of a standardised column is one up to rounding, which the bound covers by m + 8 in the
-    place of m. Clamping two numbers to [-1, 1] does not increase their difference.
-    """
+    """Return an upper bound on the difference of two correlations of m samples that are summed in different orders. A
+    sum of m products, in any order and with or without fused operations, differs from the exact sum by at most gamma_m
+    |x| |y| (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1), where gamma_m = m u / (1 - m u) and u
+    = 2^-53. The length of a standardised column is one up to rounding, which the bound covers by m + 8 in the place of
+    m. Clamping two numbers to [-1, 1] does not increase their difference."""
     steps = (m + 8) * UNIT_ROUNDOFF
     return 2 * steps / (1 - steps)
 
@@ -98,8 +94,7 @@ def _tile_kernel(kernel: KernelSource, backend: Backend) -> Any:
 
 
 def tiles_of(sizes: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return (tiles, 3) int32: the matrix, first row and first column of each tile of square matrices of these
-    sizes."""
+    """Return (tiles, 3) int32: the matrix, first row and column of each tile of squares of these sizes."""
     across = ceil_div(sizes, width)
     counts = ceil_div(sizes, height) * across
     matrix = np.repeat(np.arange(len(sizes)), counts)

@@ -22,16 +22,7 @@ from gpupc_impl.engine.budget import device_bytes, free_bytes
 from gpupc_impl.engine.separating_sets import LevelSets
 from gpupc_impl.gaussian import pair_block
 from gpupc_impl.gaussian.problem import GaussianProblem
-from gpupc_impl.gaussian.scan_state import (
-    CONSTANTS,
-    FUSED,
-    GRAPHS_AT_ONCE,
-    LAUNCH,
-    SEARCH,
-    WARPS,
-    ScanState,
-    cells,
-)
+from gpupc_impl.gaussian.scan_state import CONSTANTS, FUSED, GRAPHS_AT_ONCE, LAUNCH, SEARCH, WARPS, ScanState, cells
 
 MOST_EDGES = 1 << 18  # up to which levels are fused by default; with more, tests take far longer than launches
 
@@ -77,8 +68,7 @@ _PREFETCHED = {levels: (kernel,) for levels, kernel in KERNELS.items()}
 
 
 class FusedKernel(NamedTuple):
-    """A kernel of fused levels that can be launched, the last level that it can run, and the shared memory of a block
-    in bytes."""
+    """A kernel of fused levels, the last level that it can run, and the shared memory of a block in bytes."""
 
     kernel: Kernel
     last: int
@@ -93,7 +83,6 @@ def is_requested(problem: GaussianProblem, backend: Backend, pmax: bool) -> bool
 
 
 def _most_tests(backend: Backend) -> float:
-    """Return the number of tests of the previous level up to which levels are fused."""
     if LAUNCH["fused_levels"] == "always":
         return math.inf
     return MOST_TESTS_OF_CORES if _leaves_cores_idle(backend) else MOST_TESTS
@@ -125,8 +114,7 @@ class FusedLevels:
         self.known: dict[int, LevelOutcome] = {}
 
     def kernel_for(self, level: int) -> FusedKernel | None:
-        """Return the kernel that runs the levels from `level` on (at least 2), or None if each level is to have its own
-        launches."""
+        """Return the kernel that runs levels from `level` on (at least 2), None if each has its own launches."""
         state = self.state
         backend = state.backend
         if not is_requested(state.problem, backend, state.pmax):
@@ -140,8 +128,7 @@ class FusedLevels:
         return launchable(levels, backend, warps * warp_bytes)
 
     def run(self, first: int, fused: FusedKernel) -> LevelOutcome:
-        """Run levels from `first` on, as far as they have tests and their rows fit in shared memory; returns the
-        outcome of level `first`."""
+        """Run levels from `first` on while tests remain and rows fit in shared memory; returns the first outcome."""
         state = self.state
         backend, edges = state.backend, state.graphs.edges
         started = backend.clock()
@@ -195,8 +182,7 @@ class FusedLevels:
         return counts
 
     def run_queued(self, kernel: FusedKernel) -> LevelOutcome:
-        """Run level 0 and the fused levels after it, in a search whose state has the `queue_arrays`; returns the
-        outcome of level 0."""
+        """Run level 0 and the fused levels after it, with the `queue_arrays`; returns the outcome of level 0."""
         state, memory = self.state, self.state.memory
         state.levels_prepared = FUSED[-1][1]
         state.upload_tables(min(state.p, LONGEST_ROW))
@@ -229,8 +215,6 @@ def removed_pairs(counts: list[LevelCounts]) -> list[int]:
 
 
 # --- queued levels ----------------------------------------------------------------------------------------------------
-
-
 def queued_kernel(problem: GaussianProblem, run: Run) -> FusedKernel | None:
     """Return the kernel that runs the levels after level 0; None if levels are not to be queued."""
     backend, p = run.backend, problem.n_variables
@@ -251,8 +235,7 @@ def _queue_bytes(p: int) -> int:
 
 
 def queue_arrays(p: int) -> dict[str, tuple[Any, Any]]:
-    """Return the arrays that queued levels need: rows for as many edges as level 2 accepts, lists of all pairs that may
-    be removed, and the result."""
+    """The arrays of queued levels: rows for the edges that level 2 accepts, lists of removable pairs, the result."""
     pairs = p * (p - 1) // 2
     edges = min(pairs, MOST_EDGES)
     members = pairs + (FUSED[0][1] - 1) * edges

@@ -1,12 +1,10 @@
 """Gaussian data whose missing values were imputed several times, with tests pooled by Rubin's rules.
-
 Let z_1, ..., z_M be Fisher's z of the partial correlation of Vi and Vj given S in the M completed tables of m samples
 (cuPC, section 4.3). Rubin (1987), Multiple Imputation for Nonresponse in Surveys, section 3.1, pools them: with the
 mean z, the variance within tables W = 1 / (m - |S| - 3) and the variance between tables B = sum (z_k - z)^2 / (M - 1),
 the total variance is T = W + (1 + 1/M) B. The statistic z / sqrt(T) has Student's t distribution with
 (M - 1) (1 + W / ((1 + 1/M) B))^2 degrees of freedom, or the normal one if B is zero. The R package micd
-(``gaussMItest``) makes the same test.
-"""
+(``gaussMItest``) makes the same test."""
 
 import dataclasses
 import math
@@ -38,11 +36,8 @@ class ImputedProblem(ArrayProblem):
     ) -> Self:
         """Make a problem from completed tables with the same samples and variables, arrays or DataFrames. A variable
         that is constant in a table has no correlation there. The parameters are those of `GaussianProblem.from_data`.
-
-        Raises:
-            InvalidProblem: there are fewer than two tables, their shapes or names differ, a value is missing or
-                infinite, or a parameter is invalid.
-        """
+        InvalidProblem is raised if there are fewer than two tables, their shapes or names differ, a value is missing or
+        infinite, or a parameter is invalid."""
         tables = [finite_samples(table, names) for table in data]
         if len(tables) < 2:
             raise InvalidProblem(f"data has {len(tables)} completed table(s); Rubin's rules pool two or more")

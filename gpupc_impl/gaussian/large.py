@@ -5,8 +5,7 @@
     problem.save("problem.npz")  # small; the matrix stays in its file beside it
 
 The matrix is computed once and then only read, so that every method reads the same bits. The data may be any array that
-can be sliced in two dimensions, such as an array in memory, a mapped ``.npy`` or a zarr array.
-"""
+can be sliced in two dimensions, such as an array in memory, a mapped ``.npy`` or a zarr array."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,22 +33,12 @@ def problem_from_data(
     progress: Progress | None = None,
     **parameters: Any,
 ) -> GaussianProblem:
-    """Return the problem of `GaussianProblem.from_data` with its correlation matrix in a file.
-
-    The correlations equal those in memory up to rounding (a few 1e-16), and to the bit if one tile holds all. On one
-    machine the same tile size always gives the same bits. For tiles of t variables the computation takes about 8 (4 m t
-    + 3 t^2) bytes of memory, beside the data if these are in memory.
-
-    Args:
-        data: (m, p) samples by variables: a DataFrame, whose column names are kept, or an array that can be sliced.
-        correlation_path: the ``.npy`` file to write; 8 p^2 bytes.
-        tile: the number of variables on a side of a tile.
-        parameters: alpha, max_level and the parameters of `GaussianProblem.from_data`, except ``correlations``.
-
-    Raises:
-        InvalidProblem: the data or a parameter cannot be used.
-        OSError: the disk has no space for the file.
-    """
+    """Return the problem of `GaussianProblem.from_data`, whose parameters it takes except ``correlations``, with its
+    correlation matrix in an ``.npy`` file of 8 p^2 bytes. The data are (m, p), a DataFrame, whose column names are
+    kept, or an array that can be sliced. The correlations equal those in memory up to rounding (a few 1e-16), and to
+    the bit if one tile holds all. On one machine the same tile size always gives the same bits. For tiles of t
+    variables on a side the computation takes about 8 (4 m t + 3 t^2) bytes of memory, beside the data if these are in
+    memory. InvalidProblem is raised if the data or a parameter cannot be used, OSError if the disk has no space."""
     if hasattr(data, "columns"):
         names = [str(name) for name in data.columns] if names is None else names
         data = data.to_numpy(np.float64)
@@ -67,8 +56,7 @@ def problem_from_data(
 
 
 def prepare_large(data: Any, path: str | Path, **options: Any) -> GaussianProblem | None:
-    """Return the problem with its correlation matrix in a file beside `path`; None if it has at most `LARGE` variables,
-    or if correlations are computed on a device."""
+    """Return the problem with its matrix in a file beside `path`; None up to `LARGE` variables or if on a device."""
     if data.shape[1] <= LARGE or options.pop("correlations", "host") == "device":
         return None
     return problem_from_data(data, Path(path).with_suffix(".npy"), **options)

@@ -51,8 +51,7 @@ KERNELS = {
 
 @dataclasses.dataclass
 class KeptLevels:
-    """The graphs at the start of all levels from 1 on; a level is at most the largest degree after level 0 minus
-    one."""
+    """The graphs at the start of levels from 1 on, up to the largest degree after level 0 minus one."""
 
     argument: Filled  # the `LEVELS` that kernels take
     rows: Filled  # the `ROWS` of the present level

@@ -1,10 +1,8 @@
-"""Chooses the kernels that make the tests of a level: the level's own kernel, or a general one for several levels.
-
-The own kernel of a level has unrolled loops and keeps its numbers in registers, but it takes seconds to compile. A
-general kernel takes the level as an argument. Both make the same tests and give the same bits (`Exactly` and `UpTo` in
+"""Chooses the kernels that make the tests of a level: the level's own kernel, or a general one for several levels. The
+own kernel of a level has unrolled loops and keeps its numbers in registers, but it takes seconds to compile. A general
+kernel takes the level as an argument. Both make the same tests and give the same bits (`Exactly` and `UpTo` in
 kernels/fisher_z.cuh). A search therefore waits for the kernels of the first levels and for general kernels; the own
-kernels of the next levels are compiled meanwhile, and replace the general ones once they are ready.
-"""
+kernels of the next levels are compiled meanwhile, and replace the general ones once they are ready."""
 
 from __future__ import annotations
 
@@ -24,8 +22,6 @@ LEVELS_AHEAD = 3  # the number of levels whose kernels are compiled while the le
 
 @dataclasses.dataclass(frozen=True)
 class LevelKernels:
-    """The kernels that make the tests of all levels."""
-
     source: Callable[[str], KernelSource]  # by the number of members, ``Exactly<level>`` or ``UpTo<most>`` in C++
     lowest: int = 1  # the lowest level that has such a kernel
     own_levels: int = OWN_LEVELS  # the last level that has an own kernel
@@ -42,7 +38,6 @@ class LevelKernels:
         return next(filter(backend.is_ready, faster), general)
 
     def needed(self, last: int) -> tuple[KernelSource, ...]:
-        """Return the kernels for which a search up to a level waits."""
         return _distinct(self.of_level(level)[-1] for level in range(self.lowest, last + 1))
 
     def up_to(self, last: int) -> tuple[KernelSource, ...]:
@@ -69,5 +64,4 @@ def _every(kernels: LevelKernels, first: int, last: int) -> tuple[KernelSource, 
 
 
 def _distinct(kernels: Iterable[KernelSource]) -> tuple[KernelSource, ...]:
-    """Return kernels without repetition, in their order."""
     return tuple({(kernel.source, kernel.expression): kernel for kernel in kernels}.values())

@@ -1,6 +1,5 @@
-"""The search of the cuPC paper on a device, except for the kernel that makes the tests of a level: the four methods of
-the paper differ only in this kernel and its launch. Between levels, engine/graph.py updates the graph, or
-level_graph.py that of a small problem."""
+"""The search of the cuPC paper on a device, but for the kernel of a level's tests and its launch, in which its four
+methods differ. Between levels, engine/graph.py updates the graph, or level_graph.py a small one."""
 
 import dataclasses
 import functools
@@ -34,7 +33,6 @@ INVERSE = {
 
 OWN_LEVELS = 16  # the levels beyond this one have only general kernels, by which deep searches take a sixth longer
 MOST_THREADS = 512  # the upper bound on the threads in a block of a level's kernel
-
 LEVEL_ZERO = KernelSource("gaussian/kernels/level_zero.cu", "level_zero")
 SEARCH = Struct(  # kernels/search.cuh declares this struct.
     "Search",
@@ -55,11 +53,8 @@ CONSTANTS = {**graph.TALLY_CONSTANTS, "MOST_SETS": graph.CONSTANTS["MOST_SETS"],
 class LevelKernel:
     """The kernel that makes the tests of a level from 1 on: its ``.cu`` file, relative to the package (`source`), and
     its name without the type of the level. Ranks number the subsets of the whole row (`ranks_whole_row`), or those of
-    the row without the edge's other end.
-
-    Attributes:
-        grid, block: ``(p, max_degree, level, params) -> (x, y)``, the numbers of blocks, and of threads in a block.
-    """
+    the row without the edge's other end. `grid` and `block` are ``(p, max_degree, level, params) -> (x, y)``, the
+    numbers of blocks, and of threads in a block."""
 
     source: str
     name: str
@@ -80,7 +75,6 @@ class LevelKernel:
     def kernels(
         self, backend: Backend, params: Mapping[str, Any], pmax: bool, max_level: int | None
     ) -> Sequence[KernelSource]:
-        """See `Method.kernels`."""
         return _first_kernels(self, levels_at_first(backend, max_level))
 
     def solve(self, problem: GaussianProblem, run: Run) -> Skeleton:
@@ -93,15 +87,13 @@ class LevelKernel:
 
 @functools.cache
 def _first_kernels(kernel: LevelKernel, last: int) -> tuple[KernelSource, ...]:
-    """Return the kernels for which a search up to level `last` waits."""
     between = (graph.KERNELS[name] for name in ("count_degrees", "compact", "remove_separated", "list_separated"))
     of_small, merging = level_graph.KERNELS.values(), separating_sets.KERNELS.values()
     return LEVEL_ZERO, *of_small, *between, *merging, *kernel.of_levels.needed(last)
 
 
 def with_numbers(filled: Filled, **numbers: float) -> Filled:
-    """Return a struct with other numbers; its bytes are changed where they are cached, since encoding all fields takes
-    longer than many kernels."""
+    """Return a struct with other numbers, changed in the cached bytes, since encoding outlasts many kernels."""
     struct, encoded = filled.struct, {}
     for address, before in filled.encoded.items():
         after = bytearray(before)

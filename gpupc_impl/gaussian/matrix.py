@@ -88,8 +88,7 @@ def standardized(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def constant_columns(values: np.ndarray) -> np.ndarray:
-    """Return which columns of an (m, p) matrix are constant, (p,) bool; a glance at their ends rules most of them
-    out."""
+    """Return which columns of an (m, p) matrix are constant, (p,) bool; a glance at their ends rules most out."""
     constant: np.ndarray = values[0] == values[-1]
     constant[constant] = (values[:, constant] == values[0, constant]).all(axis=0)
     return constant
@@ -127,8 +126,7 @@ def correlation_in_memory(correlation: Any, names: Sequence[str] | None) -> tupl
 
 
 def correlation_fault(matrix: np.ndarray, tile: int = 1024) -> str | None:
-    """Return the reason why a (p, p) matrix is not exact, as a clause; None if the matrix is exact. Only two tiles are
-    in memory at a time."""
+    """Return why a (p, p) matrix is not exact, as a clause; None if it is exact. Two tiles are in memory at once."""
     for rows in mapped_arrays.pieces(len(matrix), tile):
         for columns in mapped_arrays.pieces(len(matrix), tile):
             if columns.start >= rows.start:
@@ -154,8 +152,7 @@ def _fault(matrix: np.ndarray, transposed: np.ndarray, diagonal: bool, tolerance
 
 
 def spot(matrix: np.ndarray) -> np.ndarray:
-    """Return the correlations of `mapped_arrays.SPOT_ROWS` evenly spread variables with each other, which are checked
-    in place of the whole matrix when a large one is opened."""
+    """Return correlations among `mapped_arrays.SPOT_ROWS` spread variables, checked for the whole of a large matrix."""
     rows = mapped_arrays.spot_rows(matrix)
     return np.ascontiguousarray(matrix[np.ix_(rows, rows)])
 

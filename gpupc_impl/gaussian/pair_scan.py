@@ -1,12 +1,9 @@
 """pair-scan, a method of this project for present GPUs that is not from a paper (docs/design/gaussian.md). A scan tests
-a pair with sets from both its ends.
-
-Level 1 scans the third variable in ascending order, or tests tiles of pairs if nearly all pairs remain (scan_state.py).
-From level 2 on, a warp scans the candidates for the last member of a set, after it has eliminated the other members
-from the covariances once (kernels/side_scan.cuh). In small problems one launch runs several levels, and the first
-levels are queued before the host reads any result (fused_levels.py). The graph is a matrix of bits, and separating sets
-stay on the device until the search ends.
-"""
+a pair with sets from both its ends. Level 1 scans the third variable in ascending order, or tests tiles of pairs if
+nearly all pairs remain (scan_state.py). From level 2 on, a warp scans the candidates for the last member of a set,
+after it has eliminated the other members from the covariances once (kernels/side_scan.cuh). In small problems one
+launch runs several levels, and the first levels are queued before the host reads any result (fused_levels.py). The
+graph is a matrix of bits, and separating sets stay on the device until the search ends."""
 
 import dataclasses
 import functools
@@ -94,8 +91,7 @@ SCANS = {
     flags: LevelKernels(functools.partial(_scan, *flags), lowest=2)
     for flags in itertools.product((False, True), repeat=2)
 }
-"""The kernels that make the tests of a level from 2 on, by whether p-values are requested, and by whether the cells of
-warps lie in shared memory."""
+"""The kernels of a level from 2 on, by whether p-values are requested and whether warps' cells are in shared memory."""
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -161,7 +157,6 @@ class PairScan(LevelSearch):
         return None if self.largest_p is None else self.largest_p.values
 
     def run_part(self, level: int, edges: np.ndarray, fixed: FixedPairs) -> LevelOutcome:
-        """See `engine.tier_parts.TierSearch`."""
         self.problem = dataclasses.replace(self.problem, fixed=fixed)
         self.state.restart(self.problem, edges)
         outcome = self.run_level(level)

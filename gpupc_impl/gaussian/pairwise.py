@@ -1,11 +1,9 @@
 """Gaussian data with missing values, where the correlation of two variables is computed from the samples that have
-both, as by pandas' ``DataFrame.corr`` and R's ``use="pairwise.complete.obs"``.
-
-The test of Vi and Vj given S is Fisher's z (cuPC, section 4.3). Its sample size is the smallest number of samples among
-all pairs of variables in {Vi, Vj} and S, since every correlation in the test is computed from at least that many
-samples; or, by choice, the harmonic mean of these numbers. The correlation matrix need not be positive definite; the
-rules for near-singular sets and undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`).
-"""
+both, as by pandas' ``DataFrame.corr`` and R's ``use="pairwise.complete.obs"``. The test of Vi and Vj given S is
+Fisher's z (cuPC, section 4.3). Its sample size is the smallest number of samples among all pairs of variables in {Vi,
+Vj} and S, since every correlation in the test is computed from at least that many samples; or, by choice, the harmonic
+mean of these numbers. The correlation matrix need not be positive definite; the rules for near-singular sets and
+undefined tests are those of every Gaussian test (`RESIDUAL_TOLERANCE`)."""
 
 import contextlib
 import dataclasses
@@ -31,16 +29,12 @@ BYTES_OF_PAIR = 96  # upper bound on the memory of the six sums of a pair and of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairwiseProblem(ArrayProblem):
-    """A Gaussian problem in which each pair of variables has its own sample size.
-
-    Attributes:
-        sizes: (p, p) int32, symmetric: the number of samples that have both variables, at least `LEAST_SAMPLES`.
-        sample_size: of a test: the ``"smallest"`` of its pairs' sizes, or their ``"harmonic-mean"``, rounded down.
-    """
+    """A Gaussian problem in which each pair of variables has its own sample size. That of a test (`sample_size`) is the
+    smallest of its pairs' sizes, or their harmonic mean, rounded down."""
 
     treatment: ClassVar[str] = "pairwise"
 
-    sizes: np.ndarray | None = None
+    sizes: np.ndarray | None = None  # (p, p) int32, symmetric: samples that have both variables, >= `LEAST_SAMPLES`
     sample_size: str = parameter("smallest", one_of("smallest", "harmonic-mean"))
 
     @classmethod
@@ -56,12 +50,9 @@ class PairwiseProblem(ArrayProblem):
         """Make a problem from samples in rows and variables in columns, an array, a DataFrame or a `RowStream`, with
         NaN for a missing value. If a variable is constant over the samples of a pair, the correlation of the pair is
         zero. The parameters are those of `GaussianProblem.from_data`, and `sample_size`. Correlations are computed on
-        the backend, or by NumPy if it is None; their last bits depend on it.
-
-        Raises:
-            InvalidProblem: the shape is wrong, a value is infinite, two variables have fewer than `LEAST_SAMPLES`
-                samples in common, or a parameter is invalid.
-        """
+        the backend, or by NumPy if it is None; their last bits depend on it. InvalidProblem is raised if the shape is
+        wrong, a value is infinite, two variables have fewer than `LEAST_SAMPLES` samples in common, or a parameter is
+        invalid."""
         if isinstance(data, RowStream):
             stream, names = data, variable_names(names, data.shape[1])
         else:
@@ -110,8 +101,7 @@ class PairwiseProblem(ArrayProblem):
         return f"the sample size of a test is {kind} of its pairs' numbers of samples"
 
     def critical_of_sizes(self, level: int) -> np.ndarray:
-        """Return (n_samples + 1,) critical r^2 by sample size; -1, below which no r^2 lies, for sizes without degrees
-        of freedom."""
+        """Return (n_samples + 1,) critical r^2 by size; -1, below every r^2, for sizes without degrees of freedom."""
         from scipy import special
 
         freedom = np.arange(self.n_samples + 1) - self.spent(level)

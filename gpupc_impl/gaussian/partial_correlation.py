@@ -31,8 +31,7 @@ def removed_p_values(problem: GaussianProblem, pairs: np.ndarray, sets: np.ndarr
 
 
 class LargestPValues:
-    """The largest p-value of each pair, `values`, (p, p) float64, NaN for pairs without a test; computed from the
-    smallest r^2 that the kernels of each level record."""
+    """Largest p-values, `values`, (p, p) float64, NaN without a test, from the smallest r^2 that kernels record."""
 
     def __init__(self, problem: GaussianProblem):
         self.problem = problem

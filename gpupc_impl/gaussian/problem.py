@@ -34,15 +34,13 @@ from gpupc_impl.gaussian.matrix import (
 )
 
 RESIDUAL_TOLERANCE = 1e-10
-"""The default of `GaussianProblem.residual_tolerance`: a residual variance up to this, in units of the variable's own
-variance, counts as zero.
+"""The default of `residual_tolerance`: a residual variance up to this, relative to the variable's, counts as zero.
 
 Two rules of the Gaussian CI test use this tolerance, in every method and reference:
 
 - If the residual variance of an endpoint given S counts as zero, the test is *undefined*, and S does not separate.
 - If a Cholesky pivot of the conditioning matrix M2 counts as zero, M2 is *near singular*, and its inverse is the
-  Moore-Penrose inverse of cuPC, Algorithm 7, with the rank tolerance `PSEUDO_INVERSE_TOLERANCE`.
-"""
+  Moore-Penrose inverse of cuPC, Algorithm 7, with the rank tolerance `PSEUDO_INVERSE_TOLERANCE`."""
 
 PSEUDO_INVERSE_TOLERANCE = 1e-9
 """The rank tolerance of cuPC, Algorithm 7: a pivot of M2^T M2 counts as zero if its ratio to the smallest positive
@@ -70,9 +68,8 @@ class GaussianProblem(Problem):
             only if a residual variance is exactly zero, and rounding errors decide tests that are undefined under the
             default (docs/ci-tests.md).
         pseudo_inverse: which M2 are inverted by Moore-Penrose: under ``"near-singular"``, those with a Cholesky pivot
-            of at most `residual_tolerance`; under ``"always"``, all from level 2 on, as cuPC prescribes. The two
-            choices can give different skeletons, since ``"always"`` also drops a variable of S that adds little to the
-            others (`PSEUDO_INVERSE_TOLERANCE`).
+            of at most `residual_tolerance`; under ``"always"``, all from level 2 on, as cuPC prescribes. Skeletons can
+            differ, since ``"always"`` also drops a variable of S that adds little (`PSEUDO_INVERSE_TOLERANCE`).
         constant: names of constant variables, whose correlations are set to zero.
         correlations: where correlations are computed. Under ``"host"``, `from_data` computes them once, so that all
             methods use the same bits. Under ``"device"``, each method computes them from the samples on its device, so
@@ -137,15 +134,13 @@ class GaussianProblem(Problem):
         constant: Sequence[str] = (),
         **parameters: Any,
     ) -> Self:
-        """Make a problem from a (p, p) correlation matrix (array or DataFrame) and its number of samples. A mapped
-        float64 matrix, ``np.load(..., mmap_mode="r")``, is used without a copy, so it must be exact
-        (gaussian/matrix.py). The parameters are alpha, max_level, df_convention, residual_tolerance and pseudo_inverse,
-        as for `from_data`.
+        """Make a problem from a (p, p) correlation matrix (array or DataFrame) and its `n_samples`. A mapped float64
+        matrix, ``np.load(..., mmap_mode="r")``, is not copied, so it must be exact (gaussian/matrix.py). The parameters
+        are alpha, max_level, df_convention, residual_tolerance and pseudo_inverse, as for `from_data`.
 
         Raises:
-            InvalidProblem: the matrix is not square, is not symmetric or has a diagonal other than one (to 1e-8), has
-                an entry that is not finite or lies outside [-1, 1] (to 1e-8), or is mapped and not exact; or a
-                parameter is invalid.
+            InvalidProblem: the matrix is not square, not symmetric or has a diagonal other than one (to 1e-8), has an
+                entry not finite or outside [-1, 1] (to 1e-8), is mapped and not exact; or a parameter is invalid.
         """
         if mapped_arrays.base_memmap(correlation) is not None and correlation.dtype == np.float64:
             matrix, names = mapped_correlation(correlation, names)
@@ -156,14 +151,12 @@ class GaussianProblem(Problem):
 
     @property
     def pivot_tolerance(self) -> float:
-        """The upper bound on the Cholesky pivots for which M2 takes its Moore-Penrose inverse; no pivot is above
-        one."""
+        """The bound on the Cholesky pivots for which M2 takes its Moore-Penrose inverse; none is above one."""
         return 1.0 if self.pseudo_inverse == "always" else self.residual_tolerance
 
     @functools.cached_property
     def by_pseudo_inverse(self) -> Self:
-        """The same problem, but with the Moore-Penrose inverse of every M2. The property is cached: a problem caches
-        its own fingerprint, which a new object would compute again."""
+        """The problem with Moore-Penrose inverses of every M2, cached as a new one would compute its fingerprint."""
         return dataclasses.replace(self, pseudo_inverse="always")
 
     @classmethod

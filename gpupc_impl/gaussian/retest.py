@@ -1,7 +1,6 @@
-"""Fisher's z test in extended precision, for verification without the code of the kernels. Extended precision is
-`numpy.longdouble`, which has 64 bits of mantissa on x86. If a test is so ill-conditioned that float64 and extended
-precision may decide differently, verification takes the decision of the canonical evaluation (canonical.py), which has
-the same bits as every method."""
+"""Fisher's z test in extended precision (`numpy.longdouble`, 64 bits of mantissa on x86), for verification without the
+code of the kernels. If a test is so ill-conditioned that float64 and extended precision may decide differently,
+verification takes the decision of the canonical evaluation (canonical.py), which has the bits of every method."""
 
 import numpy as np
 
@@ -44,9 +43,8 @@ class Retest:
         """Return squared partial correlations of (k, 2) pairs given (k, l) sets, their tolerances, and whether tests
         are ill-conditioned, (k,) each. An undefined test, which never separates, has an infinite statistic. A test has
         an infinite tolerance if rounding errors decide it: a variance in its computation is at most
-        `RESIDUAL_TOLERANCE`, but the test is defined because the problem has a smaller `residual_tolerance`. A test is
-        ill-conditioned if the pseudo-inverse was used, or if a variance is so small that `NEAR_LIMIT` is its
-        tolerance."""
+        `RESIDUAL_TOLERANCE`, but the problem's `residual_tolerance` is smaller. A test is ill-conditioned if the
+        pseudo-inverse was used, or if a variance is so small that `NEAR_LIMIT` is its tolerance."""
         problem = self._problem
         h = canonical.quick_residuals(problem, self._correlation, pairs, sets, dtype=np.longdouble)
         variance = np.minimum(h.ii, h.jj)

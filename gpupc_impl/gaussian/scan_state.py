@@ -68,18 +68,7 @@ def scan_arrays(p: int) -> dict[str, tuple[Any, Any]]:
 
 
 class ScanState:
-    """The graphs and the device arrays of one search.
-
-    Attributes:
-        graphs: the `GRAPHS_AT_ONCE` graphs; `graph` is the number of the present graph, None before level 0.
-        memory: device arrays by name, including `more_arrays`, which are allocated with the graphs.
-        fields: the values of `SEARCH`; `search` is the struct that kernels take.
-        critical: (levels,) float64 on the device, the critical r^2 of the levels from 2 on that may be fused.
-        levels_prepared: the last level for which the allocated rows and the table of binomials suffice.
-        removed: the pairs that each level removed, with their separating sets.
-        tests: the number of tests of the level whose counters were read last.
-        entries: the adjacency matrix of the present graph on the device, if a launch has written it.
-    """
+    """The graphs and device arrays of one search (`memory`, by name); `more_arrays` are allocated with the graphs."""
 
     def __init__(self, problem: GaussianProblem, run: Run, correlation: Any, more_arrays: dict[str, tuple[Any, Any]]):
         self.problem, self.pmax = problem, run.pmax
@@ -87,13 +76,13 @@ class ScanState:
         p = self.p = problem.n_variables
         memory = self.memory = backend.empty_all(**scan_arrays(p), **more_arrays)
         self.graphs = BitGraphs(backend, p, GRAPHS_AT_ONCE, memory)
-        self.graph: int | None = None
-        self.critical: Any = None
-        self.levels_prepared = 0
-        self.removed: list[LevelSets] = []
-        self.tests = 0
-        self.entries: Any = None
-        self.fields: dict[str, Any] = {
+        self.graph: int | None = None  # the number of the present graph, None before level 0
+        self.critical: Any = None  # (levels,) float64 on the device: the critical r^2 from level 2 on, if fused
+        self.levels_prepared = 0  # the last level for which the allocated rows and the table of binomials suffice
+        self.removed: list[LevelSets] = []  # the pairs that each level removed, with their separating sets
+        self.tests = 0  # those of the level whose counters were read last
+        self.entries: Any = None  # the adjacency matrix of the present graph on the device, if a launch has written it
+        self.fields: dict[str, Any] = {  # the values of `search`, the struct that kernels take
             **dict.fromkeys(SEARCH.fields),
             **{name: memory.get(name) for name in ("starts", "neighbours", "best", "run_starts")},
             **self._fixed_graphs(),
@@ -179,8 +168,7 @@ class ScanState:
         self.graphs.launch(LEVEL_ONE_KERNELS["pair_scan_zero"], self.search, critical, np.int32(0), np.int32(1))
 
     def run_level_one(self, start: int, left: int) -> None:
-        """Queue the tests of level 1, which write the remaining edges into graph `left`; before, `left` has only the
-        required edges."""
+        """Queue the tests of level 1, which add the remaining edges to graph `left`, which has the required ones."""
         if self._in_tiles(start):
             self._run_in_tiles(start, left)
         else:
@@ -188,14 +176,12 @@ class ScanState:
         _ = self.critical_later  # The host computes and caches these values while the device is busy.
 
     def scan_pairs(self, start: int, left: int) -> None:
-        """Queue the tests of level 1 pair by pair."""
         splits = max(1, min(ceil_div(self.p, 128), MOST_BLOCKS // self.p, 8))  # the blocks of a row
         kernel = self.backend.kernel(*LEVEL_ONE_KERNELS[f"pair_scan_one<{'true' if self.pmax else 'false'}>"])
         critical = np.float64(self.problem.critical_r_squared(1))
         kernel((self.p, splits), (self.threads,), [self.search, critical, np.int32(start), np.int32(left)])
 
     def list_removed_one(self, before: int, after: int, pairs: np.ndarray, sets: np.ndarray) -> None:
-        """Queue a kernel that lists the pairs that level 1 removed, and their separating sets."""
         numbers = np.int32(before), np.int32(after)
         self.graphs.launch(LEVEL_ONE_KERNELS["list_removed_one"], self.search, *numbers, pairs, sets)
 
@@ -236,6 +222,5 @@ class ScanState:
 
 
 def cells(level: int, longest: int) -> int:
-    """Return the number of float64 that a warp keeps for a prefix and its partners, in rows of up to `longest`
-    neighbours (kernels/side_scan.cuh, cells_of_warp)."""
+    """Return a warp's float64 for a prefix and partners, in rows of up to `longest` (side_scan.cuh, cells_of_warp)."""
     return (3 * level - 1) * longest + ceil_div(longest, 2)

@@ -1,11 +1,9 @@
-"""Fisher's z test for pairs and sets that a caller chooses, with the decisions of every search.
-
-Kernels test numbered subsets, and count those that separate pairs. NumPy makes all other tests. Nearly all of these are
-decided by float64 elimination, whose error `_error` bounds; the canonical evaluation (canonical.py), which is a hundred
-times slower, decides those whose statistic, variance or pivot lies within that error of its limit. From samples no p x
-p matrix is ever made: `SampleTests` compute correlations when they are needed, in the fixed order of method
-`distributed` (fixed_order.py), so that tests decide as that method does.
-"""
+"""Fisher's z test for pairs and sets that a caller chooses, with the decisions of every search. Kernels test numbered
+subsets, and count those that separate pairs. NumPy makes all other tests. Nearly all of these are decided by float64
+elimination, whose error `_error` bounds; the canonical evaluation (canonical.py), which is a hundred times slower,
+decides those whose statistic, variance or pivot lies within that error of its limit. From samples no p x p matrix is
+ever made: `SampleTests` compute correlations when they are needed, in the fixed order of method `distributed`
+(fixed_order.py), so that tests decide as that method does."""
 
 from __future__ import annotations
 
@@ -47,25 +45,10 @@ MOST_MEMBERS = 24  # candidates, with `colliders.MAX_TESTS` subsets, for which a
 
 # kernels/subset_tests.cu declares these structs.
 CANDIDATES = Struct(
-    "Candidates",
-    pairs=Pointer(np.int32),
-    starts=Pointer(np.int64),
-    candidates=Pointer(np.int32),
-    n_pairs=np.int64,
+    "Candidates", pairs=Pointer(np.int32), starts=Pointer(np.int64), candidates=Pointer(np.int32), n_pairs=np.int64
 )
-MATRICES = Struct(
-    "Matrices",
-    C=Pointer(np.float64),
-    places=Pointer(np.int64),
-    widths=Pointer(np.int32),
-    p=np.int32,
-)
-TEST = Struct(
-    "Test",
-    critical_r_squared=Pointer(np.float64),
-    residual_tolerance=np.float64,
-    pivot_tolerance=np.float64,
-)
+MATRICES = Struct("Matrices", C=Pointer(np.float64), places=Pointer(np.int64), widths=Pointer(np.int32), p=np.int32)
+TEST = Struct("Test", critical_r_squared=Pointer(np.float64), residual_tolerance=np.float64, pivot_tolerance=np.float64)
 
 
 def _kernel(expression: str, *more: Struct) -> KernelSource:
@@ -110,9 +93,8 @@ def whole_matrix(correlation: Any) -> Filled:
 def run_subset_tests(
     backend: Backend, problem: GaussianProblem, subsets: Subsets, matrices: Filled, first: int, last: int
 ) -> np.ndarray:
-    """Return `IndependenceTests.dependences`, by kernels. The correlations on the device, as `MATRICES`, are either one
-    matrix, or one for each pair, in which the numbers of variables are places in that matrix, in the order of the
-    variables."""
+    """Return `IndependenceTests.dependences`, by kernels. The correlations on the device, as `MATRICES`, are one
+    matrix, or one for each pair, in which variables are places in that matrix, in the order of the variables."""
     size, table = subsets.size, backend.upload(subsets.binomials.astype(np.uint64))
     candidates, test = _arguments(backend, problem, subsets.pairs, subsets.starts, subsets.candidates, size)
     binomial = graph.BINOMIALS(table=table, max_n=subsets.binomials.shape[1] - 1)
@@ -148,8 +130,7 @@ class ArrayTests(IndependenceTests):
 
 
 class GaussianTests(IndependenceTests):
-    """The tests of a `GaussianProblem`: those of numbered subsets by kernels on a backend, all others on CPU cores. The
-    dependence is r^2 in the canonical evaluation."""
+    """Tests of a `GaussianProblem`: numbered subsets by kernels, others on cores. The dependence is canonical r^2."""
 
     effect = "partial_correlation"
 
@@ -170,7 +151,6 @@ class GaussianTests(IndependenceTests):
             return None
 
     def _among(self, variables: np.ndarray) -> np.ndarray:
-        """See `canonical.among`."""
         return canonical.among(self._problem.correlation, variables)
 
     def dependences(self, subsets: Subsets, first: int, last: int) -> np.ndarray:
@@ -191,7 +171,6 @@ class GaussianTests(IndependenceTests):
         )
 
     def _residuals(self, pairs: np.ndarray, sets: np.ndarray) -> canonical.Residuals:
-        """Return H of the tests in the canonical evaluation."""
         variables = canonical.in_order(pairs, sets)
         return canonical.evaluate(variables, self._among, self._problem.pivot_tolerance)
 
@@ -252,14 +231,12 @@ class GaussianTests(IndependenceTests):
 
 def _error(size: int, pivots: np.ndarray) -> np.ndarray:
     """Bound the difference of a residual covariance from that of the canonical evaluation, for correlations and sets of
-    size l with (t,) products P of pivots.
-
-    Either evaluation has the exact result for correlations that differ by at most 4 (l + 3) u, u = 2^-53 (Higham 2002,
-    Accuracy and Stability of Numerical Algorithms, theorem 10.3). A change of all correlations by d changes a residual
-    covariance by at most d (1 + |w|_1)^2 to first order, where w are the coefficients of the regression on the set. The
-    smallest eigenvalue of M2 is at least P / e, since the others add up to at most l. Hence |w|_1^2 <= e l / P, and (1
-    + |w|_1)^2 <= 2 (1 + e l / P). The bound has a further factor of 2. There is none if rounding makes P negative.
-    """
+    size l with (t,) products P of pivots. Either evaluation has the exact result for correlations that differ by at
+    most 4 (l + 3) u, u = 2^-53 (Higham 2002, Accuracy and Stability of Numerical Algorithms, theorem 10.3). A change of
+    all correlations by d changes a residual covariance by at most d (1 + |w|_1)^2 to first order, where w are the
+    coefficients of the regression on the set. The smallest eigenvalue of M2 is at least P / e, since the others add up
+    to at most l. Hence |w|_1^2 <= e l / P, and (1 + |w|_1)^2 <= 2 (1 + e l / P). The bound has a further factor of 2.
+    There is none if rounding makes P negative."""
     return np.where(pivots > 0, 2.0**-48 * (size + 3) * (1 + 3 * size / pivots), np.inf)
 
 
@@ -279,8 +256,6 @@ def strengths_of(problem: GaussianProblem, h: canonical.Residuals, level: int) -
 
 
 class SampleTests(GaussianTests):
-    """The tests of a `GaussianProblem` with samples."""
-
     def __init__(self, problem: GaussianProblem, backend: Backend):
         super().__init__(problem)
         self._backend = backend
@@ -319,8 +294,7 @@ class SampleTests(GaussianTests):
         return result
 
     def _matrices(self, subsets: Subsets, part: slice) -> tuple[Subsets, Any]:
-        """Return the subsets of some pairs, with each pair's variables as places in a matrix of its own, and these
-        matrices, on the device."""
+        """Return some pairs' subsets, as places in each pair's own matrix, and these matrices on the device."""
         p, pairs = self._problem.n_variables, subsets.pairs[part].astype(np.int64)
         starts = subsets.starts[part.start : part.stop + 1] - subsets.starts[part.start]
         lists = subsets.candidates[subsets.starts[part.start] : subsets.starts[part.stop]]
@@ -340,8 +314,7 @@ class SampleTests(GaussianTests):
         return local, matrices
 
     def best_members(self, pairs: np.ndarray) -> np.ndarray | None:
-        """See `IndependenceTests.best_members`. Matrix products of the samples of both ends with those of all variables
-        screen the candidates."""
+        """See `IndependenceTests.best_members`. Matrix products with all variables screen candidates."""
         problem, p = self._problem, self._problem.n_variables
         if problem.fixed is not None or problem.tiers is not None or problem.obstacle(1) is not None:
             return None

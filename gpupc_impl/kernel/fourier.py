@@ -1,18 +1,14 @@
-"""RCIT and RCoT in batches: random Fourier features, ridge residuals and power sums for the null distribution.
-
-The test of x and y given a set S (Strobl et al. 2019, algorithms 1 and 2; docs/kernel.md) has features f of x, g of y
-(of y and S in RCIT) and h of S, all standardized over the samples. The residuals of f on S are f - C_fh (C_hh + ridge
-I)^-1 h, and the residuals of g are made by the same formula. The statistic is n ||cov(f, residuals of g)||^2, and the
-weights of its null distribution are the eigenvalues of the second moments of all products of a residual of f and a
-residual of g.
+"""RCIT and RCoT in batches: random Fourier features, ridge residuals and power sums for the null distribution. The test
+of x and y given a set S (Strobl et al. 2019, algorithms 1 and 2; docs/kernel.md) has features f of x, g of y (of y and
+S in RCIT) and h of S, all standardized over the samples. The residuals of f on S are f - C_fh (C_hh + ridge I)^-1 h,
+and the residuals of g are made by the same formula. The statistic is n ||cov(f, residuals of g)||^2, and the weights of
+its null distribution are the eigenvalues of the second moments of all products of a residual of f and a residual of g.
 
 Each second moment is the mean of a product of two residuals of x and two residuals of y. A test therefore needs one
 matrix product of a table of x and a table of y, whose rows are the features, the f (f + 1) / 2 products of two
-residuals, and the residuals.
-
-The code is the same for NumPy and CuPy (`Backend.array_library`), and the last axis of an array is the samples. The
-features of a variable are made once. The features of a set, their covariance and the tables of variables serve all
-tests of a batch with that set."""
+residuals, and the residuals. The code is the same for NumPy and CuPy (`Backend.array_library`), and the last axis of an
+array is the samples. The features of a variable are made once. The features of a set, their covariance and the tables
+of variables serve all tests of a batch with that set."""
 
 from typing import Any
 
@@ -33,8 +29,6 @@ CELLS = {"cuda": 1 << 62, "host": 1 << 16}  # entries of features that are compu
 
 
 class FourierTest:
-    """RCIT or RCoT tests of one problem on one backend."""
-
     def __init__(self, problem: KernelProblem, backend: Backend):
         self.problem, self._backend = problem, backend
         self._constant = problem.is_constant()
@@ -63,7 +57,6 @@ class FourierTest:
             self._own = self._features(xp, xp.arange(p)[:, None], self._squares, frequencies[:, None], phases)
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `core.p_value_search.BatchedTests`."""
         statistics, sums = np.zeros(len(tests)), np.zeros((len(tests), POWERS))
         most = max(1, self._set_budget // (2 * self._test_bytes))
         with self._backend.array_library() as xp:
@@ -98,11 +91,8 @@ class FourierTest:
         return [*batches, slice(begin, len(tests))]
 
     def _tables(self, xp: Any, sets: np.ndarray, tests: np.ndarray) -> tuple[Any, Any, np.ndarray, np.ndarray]:
-        """(r, c, n) tables, (r,) scales of the weights, and for either variable of a test the (t,) numbers of its
-        tables.
-
-        The rows of a table are a variable's features, the products of two of its residuals, and the residuals.
-        """
+        """(r, c, n) tables, (r,) scales of the weights, and for either variable the (t,) numbers of its tables. A
+        table's rows are a variable's features, products of two of its residuals, and the residuals."""
         p, n, f, level = self.problem.n_variables, self.problem.n_samples, self.problem.features, sets.shape[1]
         numbers, batch_sets = np.unique(tests[:, 0], return_inverse=True)
         members = xp.asarray(sets[numbers])
@@ -153,11 +143,8 @@ class FourierTest:
 
     def _features(self, xp: Any, members: Any, squares: Any, frequencies: Any, phases: Any) -> Any:
         """(b, c, n) features of (b, l) variables, with mean 0 and sample variance 1; a constant feature is zero.
-
-        Args:
-            squares: (b, w) squared distances of the pairs of samples that decide the kernel width.
-            frequencies, phases: (b, l, c) and (b, c).
-        """
+        `squares`, (b, w), are squared distances of the pairs of samples that decide the kernel width; frequencies are
+        (b, l, c), phases (b, c)."""
         n = self.problem.n_samples
         medians = _median_distance(xp, self._sorted(xp, squares))
         frequencies = (frequencies / medians[:, None, None]).swapaxes(1, 2)
@@ -173,7 +160,6 @@ class FourierTest:
         return features
 
     def _sorted(self, xp: Any, squares: Any) -> Any:
-        """The rows of an array in ascending order."""
         try:
             return xp.sort(squares, axis=1)
         except MemoryError as error:
@@ -183,11 +169,7 @@ class FourierTest:
             raise DeviceMemoryError(squares.nbytes, self._backend.memory_used, self._backend.memory_limit) from error
 
     def _compare(self, xp: Any, tables: Any, scale: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """(t, 9): the statistic and the first eight power sums of the weights of each test.
-
-        Args:
-            first, second: (t,) numbers of the tables of a test's two variables.
-        """
+        """(t, 9): the statistic and first eight power sums of the weights of tests, by (t,) numbers of two tables."""
         n, f, t = self.problem.n_samples, self.problem.features, len(first)
         if xp is np:  # as views, since a copy of both tables would take longer than their product
             moments = np.empty((t, tables.shape[1] - f, tables.shape[1] - f))

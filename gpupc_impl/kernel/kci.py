@@ -1,16 +1,12 @@
-"""KCI in batches: kernel matrices, their residuals on a set, and sums over all pairs of samples as matrix products.
-
-The test is that of Zhang et al. (2011), sections 3.2 and 3.3, with causal-learn's kernel widths (docs/kernel.md).
-Without a set the statistic of x and y is tr(K_x K_y) of the centered kernel matrices. With a set S the statistic is
-tr(R K_xS R R K_y R), where K_xS is the kernel matrix of x together with half of S, and R = e (K_S + e I)^-1 maps values
-to their residuals in the ridge regression on S. The weights of the null distribution are the eigenvalues of the
-elementwise product of both matrices, and the gamma approximation needs only the sum of the weights and the sum of their
-squares. Statistics, sums and sums of squares of all pairs with one S are therefore three products of matrices, each row
-of which is a whole kernel matrix.
-
-For many samples a kernel matrix K is replaced by F F^T, where F has n rows and a column for each landmark (Nystrom
-approximation). The code is the same for NumPy and CuPy (`Backend.array_library`).
-"""
+"""KCI in batches: kernel matrices, their residuals on a set, and sums over all pairs of samples as matrix products. The
+test is that of Zhang et al. (2011), sections 3.2 and 3.3, with causal-learn's kernel widths (docs/kernel.md). Without a
+set the statistic of x and y is tr(K_x K_y) of the centered kernel matrices. With a set S the statistic is tr(R K_xS R R
+K_y R), where K_xS is the kernel matrix of x together with half of S, and R = e (K_S + e I)^-1 maps values to their
+residuals in the ridge regression on S. The weights of the null distribution are the eigenvalues of the elementwise
+product of both matrices, and the gamma approximation needs only the sum of the weights and the sum of their squares.
+Statistics, sums and sums of squares of all pairs with one S are therefore three products of matrices, each row of which
+is a whole kernel matrix. For many samples a kernel matrix K is replaced by F F^T, where F has n rows and a column for
+each landmark (Nystrom approximation). The code is the same for NumPy and CuPy (`Backend.array_library`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -49,7 +45,6 @@ class KciTest:
             self._values = xp.asarray(problem.values)
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `core.p_value_search.BatchedTests`."""
         level, spectral = sets.shape[1], self.problem.null == "spectral"
         statistics, sums, p_values = np.zeros(len(tests)), np.zeros((len(tests), 2)), np.ones(len(tests))
         constant = self._constant[tests[:, 1]] | self._constant[tests[:, 2]]
@@ -81,11 +76,8 @@ class KciTest:
             yield rows
 
     def _kernel(self, xp: Any, level: int, variable: int | None = None, members: Sequence[int] = ()) -> Any:
-        """The centered kernel matrix of a variable with half of the members, or of the members alone.
-
-        Returns:
-            (n, n) the matrix, or its Nystrom factor: (n, m) F with F F^T in place of the matrix.
-        """
+        """The centered kernel matrix, (n, n), of a variable with half of the members, or of the members alone; or its
+        Nystrom factor: (n, m) F with F F^T in place of the matrix."""
         problem = self.problem
         factors = [(int(k), 1.0 if variable is None else 0.25) for k in members]
         factors += [] if variable is None else [(int(variable), 1.0)]
@@ -107,10 +99,8 @@ class KciTest:
         return factor - factor.mean(axis=0)
 
     def _thin_factor(self, level: int, variable: int) -> np.ndarray:
-        """(n, r) F with F F^T the centered kernel matrix of one variable, up to rounding errors.
-
-        It is a Cholesky factor with pivots, whose r is a few dozen: of standardized values only few can lie far out.
-        """
+        """(n, r) F with F F^T the centered kernel matrix of one variable, up to rounding errors. It is a Cholesky
+        factor with pivots, whose r is a few dozen: of standardized values only few can lie far out."""
         n, values, scale = self.problem.n_samples, self._values[variable], -0.5 / self.problem.width(level) ** 2
         missing, rows, rank = np.ones(n), np.empty((n, n)), 0  # `missing` is the diagonal less that of F F^T
         while rank < n and missing[pivot := int(missing.argmax())] > NEGLIGIBLE:
@@ -134,9 +124,7 @@ class KciTest:
         self, xp: Any, project: Callable[[Any], Any] | None, level: int, variable: int, members: Sequence[int] = ()
     ) -> Any:
         """R K R of the kernel matrix K of a variable with half of the members, or the factor R F; without a set K or F.
-
-        On cores the product of a thin factor takes a fraction of the time of products with a whole matrix.
-        """
+        On cores the product of a thin factor takes a fraction of the time of products with a whole matrix."""
         if project is None or not self.problem.is_exact:
             kernel = self._kernel(xp, level, variable, members)
             return kernel if project is None else project(kernel)
@@ -146,8 +134,7 @@ class KciTest:
         return project(project(self._kernel(xp, level, variable, members)).T)
 
     def _sums(self, xp: Any, left: Any, right: Any, conditional: bool) -> Any:
-        """(3, a, b): statistics, sums of weights and sums of squared weights of all pairs of a left and b right
-        matrices."""
+        """(3, a, b): statistics, sums of weights and of squares of all pairs of a left and b right matrices."""
         n, squares, statistics = self.problem.n_samples, 0.0, 0.0
         energies = [0.0, 0.0]
         diagonals = [[], []]
@@ -173,8 +160,7 @@ class KciTest:
         return xp.stack([statistics, traces, energies[0][:, None] * energies[1] / n**2])
 
     def _weights(self, xp: Any, left: Any, right: Any, level: int) -> Callable[[int, int], np.ndarray]:
-        """A function of the numbers of a left and a right matrix: the weights of their null distribution,
-        descending."""
+        """A function of the numbers of a left and a right matrix: the weights of their null, descending."""
         download = self._backend.download
         if level:
             return lambda a, b: download(xp.linalg.eigvalsh(left[a] * right[b]))[::-1]

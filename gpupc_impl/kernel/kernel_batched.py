@@ -1,5 +1,4 @@
-"""Method `kernel-batched`: kernel tests in batches, by cuBLAS and cuSOLVER through CuPy on a GPU and by NumPy on
-cores."""
+"""Method `kernel-batched`: kernel tests in batches, by CuPy (cuBLAS, cuSOLVER) on a GPU and NumPy on cores."""
 
 from typing import Any
 

@@ -1,16 +1,14 @@
 """Tails of weighted sums of chi-square variables from the power sums of the weights: no eigenvalue is needed.
 
 A test's statistic is asymptotically sum(w_k X_k), with X_k chi-square with one degree of freedom and w_k the
-eigenvalues of a matrix C. The cumulants of the statistic are 2^(r-1) (r-1)! tr(C^r), so traces of powers are enough for
-every approximation here:
+eigenvalues of a matrix C. The cumulants of the statistic are 2^(r-1) (r-1)! tr(C^r), so traces of powers suffice here:
 
 - Satterthwaite-Welch: a gamma distribution with the same mean and variance;
 - Hall-Buckley-Eagleson: a shifted gamma distribution with the same mean, variance and skewness;
 - Lindsay, Pilla and Basak (2000): a mixture of four gamma distributions of one shape with the same eight moments.
 
 Bodenham and Adams (2016) compare them. All functions work on many tests at once, in host memory, so that equal traces
-give equal p-values on every backend.
-"""
+give equal p-values on every backend."""
 
 import math
 
@@ -20,20 +18,15 @@ import scipy
 from gpupc_impl.core.mapped_arrays import pieces
 
 COMPONENTS = 4  # Gamma distributions in the mixture of Lindsay, Pilla and Basak, which matches twice as many moments
-STEPS, STEP = (
-    24,
-    1e-10,
-)  # of the search for the mixture: how many at most, and the relative size of the last
+STEPS, STEP = 24, 1e-10  # of the search for the mixture: how many at most, and the relative size of the last
 MULTIPLES = np.array([[0.0], *([float(k)] for k in range(2 * COMPONENTS))])  # k of the factors 1 + k s, from d_0 on
 USUAL = (0.755, 0.866, 0.91)  # shares of the upper bounds near which the roots of most tests lie
 AT_ONCE = 1 << 11  # Tests that are computed at a time, so that their moments stay in a core's cache
 
 
 def upper_tail(null: str, statistics: np.ndarray, power_sums: np.ndarray) -> np.ndarray:
-    """(t,) p-values of (t,) statistics, given (t, 8) sums of the first eight powers of the weights.
-
-    Where all weights are zero, a variable is constant or determined by the set, and the p-value is 1.
-    """
+    """(t,) p-values of (t,) statistics, given (t, 8) sums of the first eight powers of the weights. Where all weights
+    are zero, a variable is constant or determined by the set, and the p-value is 1."""
     p_values = np.ones(len(statistics))
     for part in pieces(len(statistics), AT_ONCE):
         defined = part.start + np.flatnonzero(power_sums[part, 0] > 0)
@@ -56,13 +49,10 @@ def _hall_buckley_eagleson(statistics: np.ndarray, sums: np.ndarray) -> np.ndarr
 
 
 def _lindsay_pilla_basak(statistics: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """The method ``lpb4`` of R's and Python's momentchi2; Hall-Buckley-Eagleson's method where no such mixture exists.
-
-    Let m_r be the moments, 1 / s the shape, and d_r = m_r / ((1 + s) (1 + 2 s) ... (1 + (r - 1) s)). For the right s
-    the Hankel matrix of the d_r is singular, and the d_r are the moments of a distribution on four points. These points
-    are the means of the gamma distributions; points and weights are computed as for a Gauss quadrature (Golub and
-    Welsch 1969).
-    """
+    """The method ``lpb4`` of R's and Python's momentchi2; Hall-Buckley-Eagleson's where no such mixture exists. Let m_r
+    be the moments, 1 / s the shape, and d_r = m_r / ((1 + s) (1 + 2 s) ... (1 + (r - 1) s)). For the right s the Hankel
+    matrix of the d_r is singular, and the d_r are the moments of a distribution on four points. These points are the
+    means of the gamma distributions; points and weights are as for a Gauss quadrature (Golub and Welsch 1969)."""
     p_values = _hall_buckley_eagleson(statistics, sums)
     with np.errstate(all="ignore"):
         moments = _moments(sums)
@@ -109,14 +99,11 @@ def _factor(divided: np.ndarray, size: int, columns: int) -> np.ndarray:
 
 
 def _root(moments: np.ndarray, high: np.ndarray, size: int, usual: float) -> np.ndarray:
-    """(t,) the s in (0, high) for which the Hankel matrix of that size is singular.
-
-    The determinant is positive at 0 and negative at `high`, which is the s of a mixture with one component less;
-    between them all pivots but the last are positive. Its sign is that of the Schur complement of all columns but two,
-    whose determinant over its diagonal changes far less with s. Secant steps are those of Anderson and Bjoerck (1973),
-    which scale the function's value at an end of the interval that is kept. A root is left as it is once its step is
-    small, so that it does not depend on the other tests.
-    """
+    """(t,) the s in (0, high) for which the Hankel matrix of that size is singular. The determinant is positive at 0
+    and negative at `high`, which is the s of a mixture with one component less; between them all pivots but the last
+    are positive. Its sign is that of the Schur complement of all columns but two, whose determinant over its diagonal
+    changes far less with s. Secant steps are those of Anderson and Bjoerck (1973), which scale the value at a kept end
+    of the interval. A root is left as it is once its step is small, so that it does not depend on the other tests."""
 
     def complement(spread: np.ndarray) -> np.ndarray:
         divided = _divided(moments[: 2 * size - 1], spread)

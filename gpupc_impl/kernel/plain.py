@@ -1,9 +1,6 @@
-"""RCIT, RCoT and KCI test by test in plain NumPy, by docs/kernel.md: the reference, which verification uses as well.
-
-The reference shares the problem's random numbers and constants with the batches, and no other code. The reference
-solves linear systems where the batches multiply by inverses, and computes null distributions from eigenvalues, by the
-steps of the package momentchi2.
-"""
+"""RCIT, RCoT and KCI test by test in plain NumPy, by docs/kernel.md: the reference, also for verification. It shares
+the problem's random numbers and constants with the batches, and no other code. It solves linear systems where the
+batches multiply by inverses, and computes null distributions from eigenvalues, by momentchi2's steps."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +22,6 @@ from gpupc_impl.kernel.problem import (
 
 
 class PlainTest:
-    """The tests of one problem, one at a time."""
-
     def __init__(self, problem: KernelProblem):
         self.problem = problem
         counts = {OWN: problem.features, SECOND: problem.features, BESIDE_SECOND: problem.features}
@@ -42,7 +37,6 @@ class PlainTest:
         return self._test(x, y, sorted(map(int, members)))
 
     # --- RCIT and RCoT -----------------------------------------------------------------------------------------------
-
     def _fourier(self, x: int, y: int, members: list[int]) -> tuple[float, float]:
         n = self.problem.n_samples
         f, g = self._features([(x, OWN)]), self._features([(y, OWN)])
@@ -77,7 +71,6 @@ class PlainTest:
         return features / np.where(deviation > 1e-12, deviation, np.inf)
 
     # --- KCI ---------------------------------------------------------------------------------------------------------
-
     def _kci(self, x: int, y: int, members: list[int]) -> tuple[float, float]:
         n, level, values = self.problem.n_samples, len(members), self.problem.values
         k_x = self._kernel(np.stack([values[x], *(0.5 * values[k] for k in members)]), level)

@@ -20,8 +20,7 @@ from gpupc_impl.core.problem import (
     whole,
 )
 
-# Tests, each with its possible null distributions, of which "auto" means the first.
-NULLS = {
+NULLS = {  # Tests, each with its possible null distributions, of which "auto" means the first.
     "rcit": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
     "rcot": ("lindsay-pilla-basak", "satterthwaite-welch", "hall-buckley-eagleson"),
     "kci": ("gamma", "spectral"),
@@ -47,9 +46,8 @@ of a member of a set, and in RCIT, where the second variable and the set have jo
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KernelProblem(Problem):
-    """PC-stable with a kernel test: RCIT or RCoT (Strobl et al. 2019), or KCI (Zhang et al. 2011).
-
-    The tests are stated exactly in docs/kernel.md. Build a problem with `from_data`, which checks its input.
+    """PC-stable with a kernel test: RCIT or RCoT (Strobl et al. 2019), or KCI (Zhang et al. 2011). The tests are stated
+    exactly in docs/kernel.md. Build a problem with `from_data`, which checks its input.
 
     Attributes:
         values: (p, n) float64, C-contiguous: each variable with mean 0 and sample variance 1; zeros for a constant one.
@@ -81,22 +79,15 @@ class KernelProblem(Problem):
         """Make a problem of an array or a DataFrame of finite numbers, with samples in rows and variables in columns.
 
         The parameters are alpha (0.05), max_level (None) and the fields above with their defaults. The null
-        distribution ``"auto"`` is Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI.
-
-        A constant variable is independent of all others: its tests have p = 1, and a warning names the variable.
-        """
+        distribution ``"auto"`` is Lindsay, Pilla and Basak's for RCIT and RCoT, and the gamma distribution for KCI. A
+        constant variable is independent of all others: its tests have p = 1, and a warning names the variable."""
         matrix, names = finite_matrix(data, names)
         checked = cls.checked(len(matrix), **parameters)
         columns = np.ascontiguousarray(matrix.T)
         constant = (columns == columns[:, :1]).all(axis=1)
         values = standard_rows(columns, ddof=1)
         values[constant] = 0.0
-        return cls(
-            names=names,
-            values=allocation.copied(values),
-            **checked,
-            constant=name_constants(names, constant),
-        )
+        return cls(names=names, values=allocation.copied(values), **checked, constant=name_constants(names, constant))
 
     @classmethod
     def checked_together(cls, n_samples: float, values: dict[str, Any]) -> dict[str, Any]:
@@ -140,10 +131,8 @@ class KernelProblem(Problem):
 
     def weight_scale(self, degrees: Any) -> Any:
         """The factor of the weights of the null distribution, given the degrees of freedom k of the regression.
-
         Residuals lie in n - 1 - k of n dimensions: the expected squared covariance is proportional to n - 1 - k, and
-        the weights, means of products of squares, add up to a number proportional to ((n - 1 - k) / n)^2 n.
-        """
+        the weights, means of products of squares, add up to a number proportional to ((n - 1 - k) / n)^2 n."""
         return self.n_samples / (self.n_samples - 1 - degrees) if self.weights == "corrected" else 0 * degrees + 1.0
 
     @property
@@ -164,10 +153,8 @@ class KernelProblem(Problem):
         return ~self.values.any(axis=1)
 
     def frequencies(self, role: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """(p, count) standard normal frequencies and phases in [0, 2 pi) of the variables' features in a role.
-
-        A feature of several variables has the frequency of each and the sum of their phases, so all sets can use them.
-        """
+        """(p, count) standard normal frequencies and phases in [0, 2 pi) of the variables' features in a role. A
+        feature of several variables has the frequency of each and the sum of their phases, so all sets can use them."""
         raw = np.stack([self._uniform(2 * count, role, v) for v in range(self.n_variables)])
         return scipy.special.ndtri(raw[:, :count]), 2 * np.pi * raw[:, count:]
 

@@ -58,13 +58,9 @@ def find_pag(
     tests: IndependenceTests | None = None,
 ) -> PAG:
     """Find the PAG of a problem whose skeleton PC-stable found, with the background knowledge, if any, that is passed
-    again. Further tests are those of the problem's family on the backend unless `tests` are passed.
-
-    Raises:
-        InvalidProblem: there are fewer than three variables, the skeleton was found with other knowledge, or FCI would
-            test too many sets.
-        BackendUnavailable: the backend that was named cannot be used.
-    """
+    again. Further tests are those of the problem's family on the backend unless `tests` are passed. InvalidProblem is
+    raised for fewer than three variables, a skeleton found with other knowledge, or too many sets for FCI,
+    BackendUnavailable if the backend that was named cannot be used."""
     if problem.n_variables < 3:
         raise InvalidProblem(
             f"the data have {problem.n_variables} variable(s); FCI needs at least 3, since no mark follows from fewer: "
@@ -133,11 +129,7 @@ class _Known:
 
 
 def orient(
-    graph: MixedGraph,
-    separations: Separations,
-    known: _Known,
-    edge_tests: EdgeTests | None,
-    longest: int | None,
+    graph: MixedGraph, separations: Separations, known: _Known, edge_tests: EdgeTests | None, longest: int | None
 ) -> np.ndarray:
     """Orient a graph without marks, with RFCI's tests of the edges of discriminating paths (None for FCI, which makes
     none), which have `longest` edges at most. Returns the (k, 2) edges of these paths that were found independent; if

@@ -1,6 +1,5 @@
-"""The graph that is being oriented: edges with a mark at each end, as arrays of arcs. An edge i - j is two arcs, i -> j
-and j -> i, whatever its marks are; the mark of an arc is the mark at its target. The rules (rules.py) look at all pairs
-of arcs x -> y, y -> z at once."""
+"""The graph being oriented: edges with a mark at each end, as arrays of arcs. An edge i - j is two arcs, i -> j and j
+-> i, whatever its marks; an arc's mark is that at its target. Rules (rules.py) look at all arcs x -> y -> z at once."""
 
 import functools
 from typing import NamedTuple
@@ -28,16 +27,7 @@ class Triples(NamedTuple):
 
 
 class MixedGraph:
-    """Edges of p variables with their marks, made from (e, 2) pairs i < j, and (g, 2) pairs i < j that background
-    knowledge forbids (`untested`).
-
-    Attributes:
-        source, target: (2 e,) the ends of each arc; arcs ascend by source, then by target.
-        reverse: (2 e,) the arc in the other direction.
-        starts: (p + 1,) the arcs from variable v are ``starts[v]`` to ``starts[v + 1]`` - 1.
-        marks: (2 e,) uint8: the mark at each arc's target.
-        disputed: (2 e,) bool: marks that were claimed as a tail and as an arrow; they stay circles.
-    """
+    """Edges of p variables with marks, (e, 2) pairs i < j, and (g, 2) `untested` pairs i < j, which are forbidden."""
 
     def __init__(self, n_variables: int, edges: np.ndarray, untested: np.ndarray):
         edges = np.asarray(edges, np.int64).reshape(-1, 2)
@@ -45,11 +35,11 @@ class MixedGraph:
         self.untested = np.asarray(untested, np.int64).reshape(-1, 2)
         self._untested_keys = self.untested @ [n_variables, 1]
         self.n_variables, self._keys = n_variables, np.sort(arcs @ [n_variables, 1])
-        self.source, self.target = np.divmod(self._keys, n_variables)
-        self.reverse = np.searchsorted(self._keys, self.target * n_variables + self.source)
-        self.starts = np.searchsorted(self.source, np.arange(n_variables + 1))
-        self.marks = np.full(len(arcs), CIRCLE, np.uint8)
-        self.disputed = np.zeros(len(arcs), bool)
+        self.source, self.target = np.divmod(self._keys, n_variables)  # (2 e,) the ends of each arc, ascending
+        self.reverse = np.searchsorted(self._keys, self.target * n_variables + self.source)  # the opposite arcs
+        self.starts = np.searchsorted(self.source, np.arange(n_variables + 1))  # where each variable's arcs begin
+        self.marks = np.full(len(arcs), CIRCLE, np.uint8)  # the mark at each arc's target
+        self.disputed = np.zeros(len(arcs), bool)  # marks claimed as a tail and as an arrow; they stay circles
 
     @property
     def edges(self) -> np.ndarray:
@@ -116,8 +106,7 @@ class Claims:
         self._claimed[ARROW][arcs] = True
 
     def apply(self) -> bool:
-        """Set the claimed marks where circles are; returns whether anything changed. A mark that is claimed as both is
-        disputed."""
+        """Set the claimed marks where circles are; returns whether any changed. A mark claimed as both is disputed."""
         graph, (tails, arrows) = self._graph, self._claimed.values()
         free = graph.open
         both = free & tails & arrows

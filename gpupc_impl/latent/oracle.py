@@ -39,8 +39,7 @@ class IndependenceOracle(Problem):
         variables that are not observed, the names of the others, and the size of the largest conditioning sets.
 
         Raises:
-            InvalidProblem: the graph is no square matrix or has a cycle, a hidden variable is no index of it, or
-                max_level is no whole number.
+            InvalidProblem: the graph is not square or has a cycle, or a hidden variable or max_level is invalid.
         """
         import networkx
 
@@ -65,8 +64,7 @@ class IndependenceOracle(Problem):
         return None
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return 1 for pairs that are d-separated and 0 for others, as p-values and as statistics (see
-        `core.p_value_search.BatchedTests`)."""
+        """Return 1 for d-separated pairs and 0 for others, as p-values and as statistics (see `BatchedTests`)."""
         separated = self.separated(tests[:, 1:], sets[tests[:, 0]]).astype(float)
         return separated, 1 - separated
 
@@ -89,7 +87,6 @@ class IndependenceOracle(Problem):
             up, down = up | going_up, down | going_down
 
     def skeleton(self) -> Skeleton:
-        """Return the skeleton that PC-stable finds."""
         facts = {"method": "d-separation", "backend": "cpu", "problem": self.outline()}
         return search_by_p_values(self, Run(None, {}, "canonical", False, None, facts), self)
 
@@ -107,5 +104,4 @@ class IndependenceOracle(Problem):
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the Boolean product of two matrices."""
     return (left.astype(np.float32) @ right.astype(np.float32)) > 0

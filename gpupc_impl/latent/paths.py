@@ -26,8 +26,7 @@ class UncoveredPaths:
         self._starts = np.searchsorted(self.steps[:, 0], np.arange(len(usable) + 1))
 
     def components(self, connection: str) -> np.ndarray:
-        """Return a number for each arc. Arcs with different numbers are on no common path, if the connection is weak,
-        and on no common closed walk, if it is strong."""
+        """Return a number for each arc; different ones share no path (weak connection), or no closed walk (strong)."""
         from scipy import sparse
 
         n = len(self.usable)

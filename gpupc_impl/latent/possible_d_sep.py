@@ -1,5 +1,4 @@
-"""FCI's second step: tests given subsets of Possible-D-SEP (Spirtes, Glymour and Scheines 2000, section 6.7; Colombo et
-al. 2012, Definition 3.3)."""
+"""FCI's second step, by Possible-D-SEP (Spirtes et al. 2000, section 6.7; Colombo et al. 2012, Definition 3.3)."""
 
 import numpy as np
 from scipy import sparse
@@ -67,11 +66,9 @@ def scan(
 ) -> np.ndarray:
     """Test every edge given the subsets of Possible-D-SEP of either end that lie on a path between both (Colombo et al.
     2012, Definition 3.4); returns the (k, 2) edges that were found independent, whose sets are recorded. Subsets of the
-    neighbours of an end were tested by the search, so lists that hold nothing else are left out.
-
-    All marks of the graph must hold, as of one that RFCI finds. Sets have at most `largest` members and walks at most
-    `longest` edges, if these are not None. InvalidProblem is raised if there are too many sets.
-    """
+    neighbours of an end were tested by the search, so lists that hold nothing else are left out. All marks of the graph
+    must hold, as of one that RFCI finds. Sets have at most `largest` members and walks at most `longest` edges, if
+    these are not None. InvalidProblem is raised if there are too many sets."""
     edges = graph.edges[separations.may_be_removed(graph.edges)]
     owners = np.concatenate([edges, edges[:, ::-1]])
     lists = possible_d_sep(graph, owners, longest).allowed(problem.tiers)

@@ -1,5 +1,4 @@
-"""A Gaussian problem whose variables may have common causes that were not measured: what the implementations of FCI and
-RFCI solve in experiments."""
+"""A Gaussian problem whose variables may have unmeasured common causes: what FCI and RFCI solve in experiments."""
 
 from __future__ import annotations
 
@@ -31,7 +30,6 @@ class LatentProblem(GaussianProblem):
 
     @property
     def gaussian(self) -> GaussianProblem:
-        """The problem of the skeleton."""
         names = (field.name for field in dataclasses.fields(GaussianProblem))
         return GaussianProblem(**{name: getattr(self, name) for name in names})
 

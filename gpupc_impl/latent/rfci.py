@@ -1,7 +1,6 @@
 """RFCI's tests of edges (Colombo, Maathuis, Kalisch and Richardson 2012, Learning high-dimensional directed acyclic
-graphs with latent and selection variables, section 3), in rounds. A round makes all its tests on the same graph, and
-then removes all edges that were found independent. In the paper each removal changes the tests after it
-(docs/design/latent.md)."""
+graphs with latent and selection variables, section 3), in rounds. A round makes all tests on one graph, then removes
+all edges found independent. In the paper each removal changes later tests (docs/design/latent.md)."""
 
 import numpy as np
 

@@ -11,13 +11,11 @@ from gpupc_impl.latent.mixed_graph import APART, Claims, MixedGraph
 from gpupc_impl.latent.paths import DiscriminatingPaths, UncoveredPaths
 
 Rule = Callable[[MixedGraph, Claims], None]
-
 Membership = Callable[[np.ndarray, np.ndarray], np.ndarray]  # whether variables are in pairs' sets
 
 
 def apply_together(graph: MixedGraph, *rules: Rule) -> bool:
-    """Apply rules in turn, each to the graph as it is when the rule begins, until none changes a mark; returns whether
-    any did."""
+    """Apply rules in turn, each to the graph when it begins, until none changes a mark; returns whether any did."""
     changed, again = False, True
     while again:
         again = False

@@ -1,10 +1,8 @@
-"""Separating sets that do not depend on the order of the variables, and scans for them.
-
-A search keeps the first set that separates a pair, which another order of the columns changes. Here all sets of the
-smallest size count. Whether a variable between both ends is a collider is read from their union, as andrey-core does;
-where a single set is needed, because tests are made given it, it is the one with the largest p-value. Only if several
-p-values are exactly equal, the first of these sets by the variables' indexes is taken.
-"""
+"""Separating sets that do not depend on the order of the variables, and scans for them. A search keeps the first set
+that separates a pair, which another order of the columns changes. Here all sets of the smallest size count. Whether a
+variable between both ends is a collider is read from their union, as andrey-core does; where a single set is needed,
+because tests are made given it, it is the one with the largest p-value. Only if several p-values are exactly equal, the
+first of these sets by the variables' indexes is taken."""
 
 from __future__ import annotations
 
@@ -42,8 +40,7 @@ class Questions:
         return Subsets(self.pairs.astype(np.int32), self.starts, self.candidates.astype(np.int32), size)
 
     def allowed(self, tiers: np.ndarray | None, but: np.ndarray | None = None) -> Questions:
-        """Return the lists without the pairs' own variables, without those that tiers keep out, and without one more
-        variable for each list, (m,)."""
+        """Return lists without the pairs' own variables, those that tiers exclude, and one more of each list, (m,)."""
         owners = np.repeat(np.arange(len(self.pairs)), np.diff(self.starts))
         kept = (self.candidates[:, None] != self.pairs[owners]).all(axis=1)
         if but is not None:
@@ -112,8 +109,7 @@ class Separations:
         return ~np.isin(pairs @ [self._p, 1], required @ [self._p, 1])
 
     def search(self, questions: Questions, most: int | None = None) -> np.ndarray:
-        """Find and record the sets of the smallest size, at most `most` (None: any), that separate pairs, and return
-        the (k, 2) pairs i < j that have any."""
+        """Record the smallest separating sets, of up to `most` members (None: any); returns (k, 2) pairs i < j."""
         longest = int(np.diff(questions.starts).max(initial=0))
         removed = [np.empty((0, 2), np.int64)]
         for size in range(min(longest, longest if most is None else most) + 1):
@@ -146,8 +142,7 @@ class Separations:
         return Questions(pairs, starts, members)
 
     def contain(self, pairs: np.ndarray, variables: np.ndarray) -> np.ndarray:
-        """Return which of (k,) variables, neighbours of either end, are in any set of the smallest size of (k, 2)
-        pairs."""
+        """Return which of (k,) variables, neighbours of either end, are in any smallest set of (k, 2) pairs."""
         places = self._places(pairs)
         _, contained = find(self._in_any, self._keys[places] * self._p + variables)
         some = np.flatnonzero(find(self._of_one, self._keys[places])[1])
@@ -165,7 +160,6 @@ class Separations:
         return np.searchsorted(self._keys, keys)
 
     def _find(self, keys: np.ndarray) -> None:
-        """Find the sets of pairs that the search removed."""
         pairs = np.stack(np.divmod(keys, self._p), axis=1)
         starts, members = self._skeleton.sepsets.of(pairs)
         sizes = np.diff(starts)
@@ -180,7 +174,6 @@ class Separations:
             self._record(Found(pairs[some], sets, rows))
 
     def _best(self, level: int, pairs: np.ndarray) -> Found:
-        """Return the best sets of pairs that a level removed."""
         members = self._tests.best_members(pairs) if level == 1 else None
         if members is None:
             return best_of_size(self._tests, self._neighbours(level, pairs).allowed(self._problem.tiers), level)

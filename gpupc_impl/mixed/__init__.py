@@ -1,2 +1,1 @@
-"""PC-stable for mixed data, which have variables of numbers and of categories, with CMIknn in the form of Mesner and
-Shalizi (2021)."""
+"""PC-stable for mixed data, numbers and categories, with CMIknn in the form of Mesner and Shalizi (2021)."""

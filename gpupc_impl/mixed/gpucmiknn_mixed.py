@@ -62,8 +62,6 @@ def mixed_kernel(name: str, kind: str, *arguments: str) -> KernelSource:
 
 
 class MixedSamples(DeviceSamples):
-    """The samples of a mixed problem on a device, and the kernels for them."""
-
     continuous = False
     problem: MixedProblem
 

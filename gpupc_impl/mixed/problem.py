@@ -23,9 +23,8 @@ class MixedProblem(NonlinearProblem):
         values: (p, n) float32 or float64, C-contiguous, with a row for each variable and the samples in a random order.
             A row holds the transformed numbers, or the codes of the categories from 0 on.
         categories: (p,) int32 number of categories in the data; 0 for a variable of numbers.
-        transform: the transformation of variables of numbers: ``"ranks"`` (0 to n - 1, divided by the smallest power of
-            two that is at least n), ``"standardize"`` (mean 0, variance 1) or ``"none"``. The distance of different
-            categories is 1.
+        transform: of variables of numbers: ``"ranks"`` (0 to n - 1, divided by the smallest power of two that is at
+            least n), ``"standardize"`` (mean 0, variance 1) or ``"none"``. The distance of different categories is 1.
     """
 
     family: ClassVar[str] = "mixed"
@@ -35,12 +34,7 @@ class MixedProblem(NonlinearProblem):
 
     @classmethod
     def from_data(
-        cls,
-        data: Any,
-        *,
-        names: Sequence[str] | None = None,
-        categories: Collection[str] = (),
-        **parameters: Any,
+        cls, data: Any, *, names: Sequence[str] | None = None, categories: Collection[str] = (), **parameters: Any
     ) -> Self:
         """Make a problem from a DataFrame or an array with samples in rows and variables in columns. Text, Boolean and
         categorical columns hold categories; other columns must hold finite numbers. Categories are only compared for
@@ -48,8 +42,7 @@ class MixedProblem(NonlinearProblem):
 
         Args:
             categories: the names of the columns of numbers that are codes of categories, as a list or separated by
-                commas; or, as data sets have them, the labels of the codes by variable, with an empty list for a
-                variable of numbers.
+                commas; or the labels of the codes by variable, with an empty list for a variable of numbers.
         """
         matrix, names, coded = numbers_and_codes(data, names, coded_columns(categories), MAX_CATEGORIES)
         plain = NonlinearProblem.from_data(matrix, names=names, **parameters)

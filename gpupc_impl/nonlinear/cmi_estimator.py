@@ -1,5 +1,4 @@
-"""The CMIknn test on a device: permutations and CMI values of a method's tests in batches, and tests of pairs and sets
-that a caller chooses."""
+"""The CMIknn test on a device: permutations and CMI values of a method's tests in batches, and a caller's own tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -19,19 +18,9 @@ from gpupc_impl.nonlinear.tuning import DEFAULTS, PARAMS, TUNING, Tuning
 
 
 class CmiEstimator:
-    """The estimator of conditional mutual information (CMI), of the data and of permutations, for one problem.
-
-    Args:
-        params: values of `tuning.PARAMS`.
-        racing: whether the first thread to claim a sample takes it, as in the paper; p-values then vary from run to
-            run.
-        tuning: the sizes of launches; by default the backend's `tuning.TUNING`.
-
-    Attributes:
-        permutations: the replicates of the sets in the latest batch.
-        selection: the object that finds the k_CMI-th neighbours.
-        busy_tests: the number of tests that keep the device busy.
-    """
+    """The estimator of conditional mutual information (CMI), of the data and of permutations, for one problem, with
+    values of `tuning.PARAMS`. `racing` says whether the first thread to claim a sample takes it, as in the paper;
+    p-values then vary between runs. `tuning` has the sizes of launches, by default the backend's `tuning.TUNING`."""
 
     samples_of: ClassVar[type[DeviceSamples]] = DeviceSamples
 
@@ -53,13 +42,12 @@ class CmiEstimator:
         while not selection.serves(self.samples):
             assert selection.fallback is not None
             selection = selection.fallback
-        self.selection = selection(self.samples, tuning, racing)
-        self.permutations = self.selection.permutations
-        self.busy_tests = tuning.samples / problem.n_samples
+        self.selection = selection(self.samples, tuning, racing)  # the object that finds the k_CMI-th neighbours
+        self.permutations = self.selection.permutations  # the replicates of the sets in the latest batch
+        self.busy_tests = tuning.samples / problem.n_samples  # the number of tests that keep the device busy
         self._capacity = (-1, 0)  # The buffers are for this level and this number of sets.
 
     # --- memory ------------------------------------------------------------------------------------------------------
-
     def fitting(self, level: int, requested: int, tests_per_set: int) -> int:
         """Allocate the buffers of as many sets as fit in device memory with their tests, up to `requested`, and return
         their number. DeviceMemoryError is raised if one set with its tests does not fit."""
@@ -94,17 +82,11 @@ class CmiEstimator:
         return device_bytes(arrays)
 
     # --- tests -------------------------------------------------------------------------------------------------------
-
     def partials(self, level: int, sets: np.ndarray, tests: np.ndarray) -> np.ndarray:
         """Draw the permutations of the sets of one level, and return the sums of digammas of the tests: (t, 1 + perm)
         int64 sums over the samples of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation; for mixed
-        data, each term is less by psi(k~).
-
-        Args:
-            sets: (s, 1 + level), each row the permuted variable and the members of S ascending; s is at most the number
-                that `fitting` returned.
-            tests: (t, 2), each row the index of a set, and V_j.
-        """
+        data, each term is less by psi(k~). `sets`, (s, 1 + level), are rows of the permuted variable and S ascending,
+        at most as many as `fitting` returned; `tests`, (t, 2), are rows of the index of a set, and V_j."""
         backend, samples = self.backend, self.samples
         self.permutations.draw(level, sets)
         device_sets = samples.sets(level, sets, self.permutations.by_order)
@@ -156,14 +138,9 @@ def ci_test(
     racing: bool = False,
     estimator_of: type[CmiEstimator] = CmiEstimator,
 ) -> tuple[int, float, np.ndarray]:
-    """Test V_i, which is permuted, and V_j given S (GPU-CMIknn, Algorithm 2): the number of permuted CMI values that
-    are at least the data's, of which the p-value is the share; the data's CMI in nats; and the (perm,) permuted CMI
-    values in nats.
-
-    Raises:
-        ValueError: i, j and the members of S are not distinct variables of the problem.
-        DeviceMemoryError: the test does not fit in device memory.
-    """
+    """Test V_i, which is permuted, and V_j given S (GPU-CMIknn, Algorithm 2): the number of permuted CMI values at
+    least the data's, of which the p-value is the share; the data's CMI; and the (perm,) permuted CMI values, in nats.
+    ValueError is raised unless i, j and S are distinct variables, DeviceMemoryError if the test does not fit."""
     members = sorted(map(int, S))
     if len({i, j, *members}) != len(members) + 2 or not all(0 <= v < problem.n_variables for v in (i, j, *members)):
         raise ValueError(f"i={i}, j={j}, S={members} must be different variables from 0 to {problem.n_variables - 1}")

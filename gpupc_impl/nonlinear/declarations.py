@@ -22,7 +22,6 @@ TYPES = {"short": (np.int16, np.int16), "float": (np.float32, np.int32), "double
 """The C++ types of a value, each with the NumPy types of a value and of the integer keys that order distances."""
 
 # --- structs ---------------------------------------------------------------------------------------------------------
-
 INT, FLAG, BYTES, WORDS = np.int32, np.bool_, Pointer(np.uint8), Pointer(np.uint32)
 VALUES, KEY = object(), object()  # placeholders for what depends on the type of a value: a pointer, and a key
 
@@ -31,8 +30,7 @@ def _by_type(name: str, **fields: Any) -> dict[str, Struct]:
     """Return the instances of a struct template, by the type of a value."""
     return {
         kind: Struct(
-            f"{name}<{kind}>",
-            **{field: {VALUES: Pointer(value), KEY: key}.get(of, of) for field, of in fields.items()},
+            f"{name}<{kind}>", **{field: {VALUES: Pointer(value), KEY: key}.get(of, of) for field, of in fields.items()}
         )
         for kind, (value, key) in TYPES.items()
     }
@@ -76,22 +74,18 @@ COLUMNS = _by_type(
 )
 
 # --- constants that the kernels assert -------------------------------------------------------------------------------
-
 PANEL = 32  # number of replicates in a panel of columns; the number of all replicates is rounded up to a multiple of it
 FEW_NEAREST = 16  # number of samples in a list up to which `assign` keeps the order of the list in one 64-bit number
 VECTOR_BYTES = 64  # the bytes of the SIMD vector that a thread of the host backend processes in `estimate`
 BINS, FINE = 32, 256  # buckets of a list, and of the histogram that determines the width of these buckets
 ENTRIES = 8  # the number of entries to a multiple of which lists are padded
-
 HEADER_BYTES = 280
 ENTRY_BYTES = {"short": 4, "float": 8, "double": 16}
 CELL_BYTES = {"short": 2, "float": 2, "double": 4}
-"""The bytes of the header of a sample's lists and, by the type of a value, of an entry of a list and of the counter of
-a bucket."""
+"""The bytes of the header of a sample's lists and, by the type of a value, of a list's entry and a bucket's counter."""
 
 REGISTERS_REPLICATES, REGISTERS_BYTES = 8, 24
-"""The replicates that a warp of `estimate_by_registers` processes, and the bytes of shared memory that a sample takes
-there, for its values and a digamma."""
+"""Replicates of a warp of `estimate_by_registers`, and a sample's bytes of shared memory, for values and a digamma."""
 
 REGISTERS_END = 2**11  # up to which 16-bit floating-point numbers of `estimate_by_registers` hold every integer
 
@@ -122,7 +116,6 @@ CONSTANTS: Mapping[str, Mapping[str, int]] = {
 """The constants that kernels must agree with, by source."""
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
-
 KEPT_IN_REGISTERS = (8, 32)  # the numbers of nearest distances that `estimate_by_insertion` can keep in registers
 REGISTERS_ROWS = (8, 12, 16)  # the neighbours whose distances a warp of `estimate_by_registers` keeps, divided by 32
 
@@ -172,7 +165,6 @@ def kernel_of(name: str, kind: str, *arguments: str) -> KernelSource:
 def instances(
     of: Callable[..., KernelSource], names: Iterable[str], kinds: Iterable[str] = TYPES
 ) -> list[KernelSource]:
-    """Return all instances of kernels, made by a family's `kernel_of`."""
     return [
         of(name, kind, *variant)
         for name in names
@@ -196,8 +188,7 @@ def search_kernels(
 
 @functools.cache
 def first_kernels(of: Callable[..., KernelSource], backend: str, selection: str) -> tuple[KernelSource, ...]:
-    """Return the kernels that a search on a backend needs first, given the family's `kernel_of` and a value of the
-    parameter `selection`, which may be ``"auto"``."""
+    """Return a search's first kernels on a backend, by the family's `kernel_of` and the parameter `selection`."""
     if selection == "auto":
         selection = "counting" if backend == "host" else "buckets"
     listed = "list_neighbours", "estimate_far"

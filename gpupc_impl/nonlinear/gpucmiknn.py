@@ -29,17 +29,13 @@ logger = logging.getLogger("gpupc_impl.nonlinear")
 
 UNSEPARATED = 2  # the side of a pair without a separating set; the side of a pair with a separating set is 0 or 1
 REQUIRED = -1  # the side of a pair whose edge is required, so that no set can become its separating set
-
 SETS_AT_ONCE = Parameter(0, "sets at once (delta); 0: what suits the backend", minimum=0, maximum=1 << 20)
 
 
 class Search(LevelSearch):
-    """A search on one backend; a subclass determines which tests a batch holds. For `racing` see `CmiEstimator`.
-
-    A pair i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). The separating set
-    of the pair is the first set in this order that separates. A batch may find a later set first, which an earlier set
-    then replaces.
-    """
+    """A search on one backend; a subclass determines which tests a batch holds. For `racing` see `CmiEstimator`. A pair
+    i < j is tested with sets from adj(i) in lexicographic order, then with sets from adj(j). Its separating set is the
+    first in this order that separates. A batch may find a later set first, which an earlier set then replaces."""
 
     estimator_of: ClassVar[type[CmiEstimator]] = CmiEstimator
 
@@ -101,21 +97,18 @@ class Search(LevelSearch):
         return np.where(np.tri(self.p, dtype=bool), self._pmax.T, self._pmax)
 
     # --- for subclasses ----------------------------------------------------------------------------------------------
-
     @abc.abstractmethod
     def _test_all(self, level: int) -> None:
         """Make the tests of a level by calls of `make`."""
 
     def open(self, i: int, js: np.ndarray | int) -> np.ndarray | bool:
-        """Return whether a set from adj(i) can still become the separating set of the pair of i and j, for each of
-        `js`."""
+        """Return whether a set from adj(i) can still become the separating set of i and j, for each of `js`."""
         lower, upper = np.minimum(i, js), np.maximum(i, js)
         return self._side[lower, upper] > (1 if self.first_come else np.greater(i, js))
 
     def make(self, level: int, sets: Sequence[Sequence[int]], tests: Sequence[tuple[int, int]]) -> None:
-        """Make tests and record the sets that separate. `sets` has for each set the permuted variable and the members
-        of S ascending, the sets of a variable in lexicographic order; `tests` has for each test the index of its set,
-        and V_j."""
+        """Make tests and record the sets that separate. `sets` has for each set the permuted variable and S ascending,
+        the sets of a variable in lexicographic order; `tests` has for each test its set's index and V_j."""
         indices, others = np.array(tests).T
         counts = counts_of(self.estimator.partials(level, np.array(sets), np.array(tests)))
         self._tests += len(tests)
@@ -169,8 +162,7 @@ def open_test(
     params: Mapping[str, Any],
     estimator_of: type[CmiEstimator] = CmiEstimator,
 ) -> Callable[..., float]:
-    """Return a function (i, j, S) -> p-value for `measurement.single_tests`; each call copies the data to the
-    device."""
+    """Return (i, j, S) -> p-value for `measurement.single_tests`; each copies the data to the device."""
     test_params = {name: value for name, value in params.items() if name in PARAMS}
 
     def test(i: int, j: int, members: tuple[int, ...]) -> float:

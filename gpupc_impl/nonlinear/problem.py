@@ -22,10 +22,8 @@ from gpupc_impl.core.problem import (
 )
 
 PRECISIONS = ("float32", "float64")
-
 PSI_BITS = 40  # digamma values are rounded to multiples of 2^-40, because sums of integers do not depend on their order
 MAX_SAMPLES = 2**24  # float32 holds every integer up to it; a priority has 24 bits for it (kernels/philox.cuh)
-
 MAX_PERMUTATIONS = 100_000
 
 
@@ -43,8 +41,7 @@ class NonlinearProblem(Problem):
 
     Attributes:
         values: (p, n) float32 or float64, C-contiguous: the transformed samples, one row per variable.
-        transform: the transformation of each variable: ``"ranks"`` (0 to n - 1), ``"standardize"`` (mean 0, variance 1)
-            or ``"none"``.
+        transform: ``"ranks"`` (0 to n - 1), ``"standardize"`` (mean 0, variance 1) or ``"none"``, for each variable.
         permutations: perm, the number of permutations from which a p-value is computed.
         k_cmi: k_CMI, the number of neighbours in the joint space (V_i, V_j, S); the distance of the last one is the
             radius within which samples are counted.
@@ -73,8 +70,7 @@ class NonlinearProblem(Problem):
 
         Under ``"ranks"``, equal values get their ranks in a random order, which is drawn from the seed for each
         variable. This would make noise of a constant variable, so constant variables are set to zero under every
-        transform. All tests of a constant variable at level 0 have p = 1, so that it has no edge in the skeleton, and a
-        warning names the variable.
+        transform. All tests of one at level 0 have p = 1, so that it has no edge, and a warning names it.
 
         Raises:
             InvalidProblem: the shape is wrong, a value is missing or infinite, k_cmi or k_perm is not below the number
@@ -141,18 +137,15 @@ class NonlinearProblem(Problem):
 
     @property
     def critical_count(self) -> int:
-        """The smallest c with c / permutations >= alpha in float64: a test separates if at least this many permuted CMI
-        values are at least the data's CMI."""
+        """The smallest c with c / permutations >= alpha in float64; c permuted CMIs of at least the data's separate."""
         return int(np.argmax(np.arange(self.permutations + 1) / self.permutations >= self.alpha))
 
     def p_value(self, counts: int | np.ndarray) -> float | np.ndarray:
-        """Return the p-value for a number of permuted CMI values that are at least the data's (GPU-CMIknn,
-        Algorithm 2, line 13)."""
+        """Return the p-value for numbers of permuted CMIs of at least the data's (GPU-CMIknn, Algorithm 2, line 13)."""
         return counts / self.permutations
 
     def cmi(self, partial: int | np.ndarray) -> float | np.ndarray:
-        """Return the CMI in nats for sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (GPU-CMIknn, equation
-        1)."""
+        """Return the CMI in nats for sums of psi(n_xz) + psi(n_yz) - psi(n_z) in units of 2^-40 (equation 1)."""
         return scipy.special.digamma(self.k_cmi) - np.asarray(partial) / (self.n_samples * 2.0**PSI_BITS)
 
 

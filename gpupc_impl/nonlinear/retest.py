@@ -12,23 +12,20 @@ _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85
 _FOLD, _DRAW = 0, 1
 _INDEX_BITS = 24
-
 DISTANCES_AFFORDED = 2 * 10**9  # in the joint space, for all retests of an answer: about half a minute
 _AT_ONCE = 1 << 18  # the upper bound on the numbers in a temporary array of distances or of neighbours
 
 
 class Retest:
     """Implements `core.family.Retest` for CMIknn, where the first variable of a pair is permuted. The ratio is the
-    critical count divided by the count of the test, so that a ratio up to 1 separates. Both counts are integers, so
-    tolerances are 0."""
+    critical count over the test's, so that a ratio up to 1 separates. Counts are integers, so tolerances are 0."""
 
     def __init__(self, problem: NonlinearProblem):
         self._problem = problem
         self.affordable = max(DISTANCES_AFFORDED // ((problem.permutations + 1) * problem.n_samples**2), 1)
 
     def ratios(self, pairs: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return critical counts divided by the counts of (k, 2) pairs given (k, l) sets, and tolerances of 0, (k,)
-        each."""
+        """Return critical counts over those of (k, 2) pairs given (k, l) sets, and tolerances of 0, (k,) each."""
         counts = np.array(
             [self.count(i, j, members) for (i, j), members in zip(pairs.tolist(), sets.tolist(), strict=True)], float
         )
@@ -41,8 +38,7 @@ class Retest:
         return int(np.count_nonzero(partials[1:] <= partials[0]))
 
     def partials(self, i: int, j: int, members: list[int]) -> np.ndarray:
-        """Return (1 + perm,) sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and of each permutation of variable
-        i."""
+        """Return (1 + perm,) sums of psi(n_xz) + psi(n_yz) - psi(n_z), of the data and each permutation of i."""
         problem = self._problem
         n = problem.n_samples
         own_space, other_space, set_space = (self._space(variables) for variables in ([i], [j], members))
@@ -60,7 +56,6 @@ class Retest:
         return sums
 
     # --- methods that mixed/retest.py overrides -------------------------------------------------------------------
-
     def _space(self, variables: list[int]) -> np.ndarray:
         """Return (l, n) coordinates whose Chebyshev distance is the distance in the variables."""
         return self._problem.values[variables]
@@ -70,8 +65,7 @@ class Retest:
         return _nearest(self._space(members), self._problem.k_perm) if members else None
 
     def _terms(self, radius, joint, in_x, in_y, in_set) -> np.ndarray:
-        """Return the (r,) terms that r samples add to the partial, from (r, 1) radii and (r, n) distances in four
-        spaces."""
+        """Return the (r,) terms of r samples, from (r, 1) radii and (r, n) distances in four spaces."""
         psi = self._problem.psi
         near_x, near_y, near_set = (_near(space, radius) for space in (in_x, in_y, in_set))
         return psi[near_x] + psi[near_y] - psi[near_set]  # Without members, all distances are 0, and near_set is n.
@@ -112,8 +106,7 @@ def _turns(key: tuple[int, int], permutation: np.ndarray, n: int) -> np.ndarray:
 
 
 def _nearest(in_set: np.ndarray, k: int) -> np.ndarray:
-    """Return the k nearest other samples of each sample by (l, n) values, in order of distance, then of index: (n, k)
-    int32."""
+    """Return each sample's k nearest others by (l, n) values, in order of distance, then of index: (n, k) int32."""
     n = in_set.shape[1]
     result = np.empty((n, k), np.int32)
     for rows in pieces(n, max(_AT_ONCE // n, 1)):
@@ -157,11 +150,8 @@ def _near(apart: np.ndarray, radius: np.ndarray) -> np.ndarray:
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------
-
-
 def philox(counter: tuple[np.ndarray | int, ...], key: tuple[int, int]) -> np.ndarray:
-    """Return the output of Philox4x32-10 (Salmon et al.), (4, ...) uint64 below 2^32, for a counter of four words and a
-    key of two."""
+    """Return Philox4x32-10 (Salmon et al.), (4, ...) uint64 below 2^32, of four words of counter and two of key."""
     c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(word, np.uint64) for word in counter))
     k0, k1 = key
     for _ in range(10):

@@ -20,38 +20,23 @@ ARRANGED_SAMPLES = 1024  # the number of samples whose values a block of `arrang
 
 class DeviceSamples:
     """The samples of a problem on a device, and the kernels for them. `whole` says whether integral values may be
-    converted to short integers, which the kernel of the paper does not support.
-
-    Attributes:
-        replicates: the number of replicates, 1 + perm: the data as observed and each permutation.
-        stride: the number of replicates, rounded up to whole panels.
-        kind: the C++ type of a value: "short", "float" or "double".
-        dtype, key_dtype: the NumPy types of a value and of a key, an integer that orders distances.
-        widest: the key of an upper bound on the distances.
-        ranks: whether the values of each variable are 0 to n - 1, or constant.
-        values: (p, n) device array of `dtype`.
-        psi: (n + 1,) device array of digammas in units of 2^-40.
-        sorted: (p, n) device array of the values of each variable, ascending; None until `prepare` is called for level
-            0.
-        order: (p, n) device array of the samples in ascending order of the values of each variable; None until
-            `prepare` is called for a higher level.
-        shared_limit: the upper bound on the dynamic shared memory of a block, in bytes.
-    """
+    converted to short integers, which the kernel of the paper does not support. `sorted` and `order`, (p, n) device
+    arrays of the values of each variable, ascending, and of its samples in this order, are None until `prepare`."""
 
     continuous: ClassVar[bool] = True  # whether kernels use the rule `Continuous`, for numbers alone
 
     def __init__(self, problem: NonlinearProblem, backend: Backend, whole: bool):
         self.problem, self.backend = problem, backend
-        self.n, self.replicates = problem.n_samples, problem.permutations + 1
+        self.n, self.replicates = problem.n_samples, problem.permutations + 1  # the data as observed, and permutations
         self.stride = round_up(self.replicates, PANEL)
-        self.ranks = self.continuous and problem.transform == "ranks"
-        self.kind, values, widest = self._encoded(whole)
-        self.dtype, self.key_dtype = map(np.dtype, TYPES[self.kind])
-        self.widest = self.dtype.type(widest).reshape(1).view(self.key_dtype)[0]
-        self.values = backend.upload(values)
-        self.psi = backend.upload(problem.psi)
+        self.ranks = self.continuous and problem.transform == "ranks"  # values are 0 to n - 1, or constant
+        self.kind, values, widest = self._encoded(whole)  # the C++ type of a value: "short", "float" or "double"
+        self.dtype, self.key_dtype = map(np.dtype, TYPES[self.kind])  # of a value; of a key, which orders distances
+        self.widest = self.dtype.type(widest).reshape(1).view(self.key_dtype)[0]  # the key of a bound on distances
+        self.values = backend.upload(values)  # (p, n)
+        self.psi = backend.upload(problem.psi)  # (n + 1,) digammas in units of 2^-40
         self.sorted, self.order = None, None
-        self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)
+        self.shared_limit = max(0, backend.max_shared_bytes - STATIC_SHARED)  # dynamic shared memory of a block
 
     def kernel(self, name: str, *arguments: str) -> Kernel:
         """Return a kernel of `declarations.KERNELS` for the type of the values, with further template arguments."""
@@ -85,18 +70,10 @@ class DeviceSamples:
 
 
 class Permutations:
-    """The buffers for the replicates of a number of sets, and the launches of the kernels that fill these buffers.
-
-    Args:
-        panel: the number of replicates that lie side by side in `columns`; 0 if the columns are not needed.
-        by_order: whether samples are numbered by their order in S[0], from level 1 on.
-        racing: as for `CmiEstimator`.
-
-    Attributes:
-        rows: (sets, replicates, n) device array of the values of each set's variable, as observed and permuted.
-        columns: device array of the same values in panels; the array has sets * n * stride elements, and a panel holds
-            `panel` replicates of all samples.
-    """
+    """The buffers for the replicates of a number of sets, and the launches of the kernels that fill these buffers:
+    `rows`, (sets, replicates, n), has the values of each set's variable, as observed and permuted, and `columns` has
+    sets * n * stride of these values, in panels of `panel` replicates of all samples; there are none if `panel` is 0.
+    With `by_order`, samples are numbered by their order in S[0], from level 1 on."""
 
     def __init__(self, samples: DeviceSamples, tuning: Tuning, panel: int, by_order: bool, racing: bool):
         self.samples, self.tuning = samples, tuning
@@ -118,9 +95,7 @@ class Permutations:
         return self._buffers["columns"]
 
     # --- memory ------------------------------------------------------------------------------------------------------
-
     def arrays(self, level: int, sets: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Return the shapes and types of the buffers for a number of sets, by name."""
         samples, n, perm, k = self.samples, self.samples.n, self._perm, self._k
         arrays = {"rows": ((sets, samples.replicates, n), samples.dtype)}
         if self.panel:
@@ -140,15 +115,12 @@ class Permutations:
         return arrays
 
     def allocate(self, level: int, sets: int) -> None:
-        """Allocate the buffers for a number of sets."""
         self._buffers = self.samples.backend.empty_all(**self.arrays(level, sets))
 
     def free(self) -> None:
-        """Free the buffers."""
         self._buffers.clear()
 
     # --- launches ----------------------------------------------------------------------------------------------------
-
     def draw(self, level: int, variables: np.ndarray) -> None:
         """Fill the buffers with the replicates of (s, 1 + level) permuted variables and members of S."""
         samples = self.samples

@@ -1,6 +1,5 @@
-"""The ways to find the k_CMI-th neighbour of each sample, which are the values of the parameter `selection`. The
-selections `buckets` and `registers` read lists of the neighbours of each sample in (V_j, S), which permutations of V_i
-do not change."""
+"""The ways to find the k_CMI-th neighbour of each sample, the values of the parameter `selection`. `buckets` and
+`registers` read lists of the neighbours of each sample in (V_j, S), which permutations of V_i do not change."""
 
 from __future__ import annotations
 
@@ -50,24 +49,16 @@ ROWS_MARGIN = 1.1  # ratio of the neighbours whose distances `registers` keeps t
 
 class NeighbourSelection(abc.ABC):
     """The launches of the kernels that find the distance to the k_CMI-th neighbour of each sample in each replicate,
-    and compute the partials of tests from these distances (GPU-CMIknn, Algorithm 4).
-
-    Attributes:
-        name: the value of the parameter `selection`.
-        fallback: the selection for samples that this one does not support; None if this one supports all.
-        whole: whether the kernels support short integers for integral values.
-        by_order: whether the kernels number samples by their order in S[0], from level 1 on.
-        permutations: the replicates of the sets in the latest batch.
-    """
+    and compute the partials of tests from these distances (GPU-CMIknn, Algorithm 4)."""
 
     name: ClassVar[str]
-    fallback: ClassVar[type[NeighbourSelection] | None] = None
-    whole: ClassVar[bool] = True
-    by_order: ClassVar[bool] = False
+    fallback: ClassVar[type[NeighbourSelection] | None] = None  # for samples that this selection does not support
+    whole: ClassVar[bool] = True  # whether the kernels support short integers for integral values
+    by_order: ClassVar[bool] = False  # whether the kernels number samples by their order in S[0], from level 1 on
 
     def __init__(self, samples: DeviceSamples, tuning: Tuning, racing: bool):
         self.samples, self.tuning = samples, tuning
-        self.permutations = Permutations(samples, tuning, self.panel(), self.by_order, racing)
+        self.permutations = Permutations(samples, tuning, self.panel(), self.by_order, racing)  # of the latest batch
 
     @classmethod
     def serves(cls, samples: DeviceSamples) -> bool:
@@ -89,16 +80,14 @@ class NeighbourSelection(abc.ABC):
     def expected_near(self, level: int) -> int:
         """Estimate how many samples are at least as near in (V_j, S) as the k-th nearest in (V_i, V_j, S). For n
         independent uniform samples, the ball that holds k samples in d dimensions holds n (k / n)^((d - 1) / d) samples
-        in d - 1 dimensions. Three standard deviations are added to k, so that the estimate is large enough for nearly
-        all replicates."""
+        in d - 1 dimensions. Three standard deviations are added to k, to suffice for nearly all replicates."""
         n, k = self.samples.n, self.samples.problem.k_cmi
         share = min(1.0, (k + 3 * math.sqrt(k) + 2) / n)
         return min(n - 1, max(k, math.ceil(n * share ** ((level + 1) / (level + 2)))))
 
 
 class CountingSelection(NeighbourSelection):
-    """Bisection by the number of distances up to a bound: each block has some samples of a test, and its threads share
-    the replicates (kernels/estimate.cu)."""
+    """Bisection by numbers of distances up to a bound (estimate.cu): a block's threads share samples' replicates."""
 
     name = "counting"
 
@@ -150,8 +139,7 @@ class CountingSelection(NeighbourSelection):
 
 
 class InsertionSelection(NeighbourSelection):
-    """Sorted insertion as in the paper (GPU-CMIknn, Algorithm 4; kernels/insertion.cu): each thread has a sample in a
-    replicate and keeps its k nearest distances in order."""
+    """Sorted insertion (GPU-CMIknn, Algorithm 4; insertion.cu): a thread keeps a sample's k nearest in a replicate."""
 
     name, whole = "insertion", False
 
@@ -183,8 +171,7 @@ class InsertionSelection(NeighbourSelection):
 class ListedNeighbours(NeighbourSelection):
     """The base class of selections that list the neighbours of each test and sample by distance in (V_j, S) and in S
     (kernels/lists.cuh). A list holds the nearest neighbours first, as many as most replicates need. A subclass launches
-    the kernel that reads the lists. The kernel `estimate_far` processes the other replicates, those in which V_i is an
-    outlier of the sample."""
+    the kernel that reads the lists. `estimate_far` processes the others, in which V_i is an outlier of the sample."""
 
     by_order = True
 
@@ -198,11 +185,9 @@ class ListedNeighbours(NeighbourSelection):
         """Launch the kernel that reads the lists, and return its `COLUMNS` for `estimate_far`."""
 
     # --- the lengths of lists ----------------------------------------------------------------------------------------
-
     def _reach(self, level: int) -> int:
-        """Return the lower bound on the neighbours in (V_j, S) that a list holds, which is at least k_CMI. Lists hold
-        several times as many neighbours as uniform samples need, and more for values that are not ranks, since the
-        density of such samples varies."""
+        """Return how many neighbours in (V_j, S) a list holds at least, k_CMI or more. Lists hold several times as many
+        neighbours as uniform samples need, and more for values that are not ranks, since their density varies."""
         if self.tuning.reach:
             return self.tuning.reach
         guess = self.expected_near(level)
@@ -216,15 +201,13 @@ class ListedNeighbours(NeighbourSelection):
         return self.tuning.near or max(reach, math.ceil(1.25 * within / 2))
 
     def _fine_buckets(self) -> tuple[int, int]:
-        """Return the key at which the fine buckets begin, and the logarithm of their width; the last fine bucket
-        contains the largest distance."""
+        """Return the fine buckets' first key, and the logarithm of their width; the last has the largest distance."""
         low, widest = 0, int(self.samples.widest)
         if self.samples.kind != "short":
             low = max(0, widest - (FINE_BINADES << np.finfo(self.samples.dtype).nmant))
         return low, max(0, ((widest - low) // FINE).bit_length())
 
     # --- memory ------------------------------------------------------------------------------------------------------
-
     @property
     def _padded(self) -> int:
         """The number of entries for which a list has memory."""
@@ -246,7 +229,6 @@ class ListedNeighbours(NeighbourSelection):
         return device_bytes(self._arrays(level, min(LEAST_LISTED, self.samples.n * tests)))
 
     # --- launches ----------------------------------------------------------------------------------------------------
-
     def launch(self, level: int, sets: Filled, tests: Filled) -> None:
         """Make the lists of as many samples at a time as fit in memory, and estimate with these lists."""
         backend, n, values = self.samples.backend, self.samples.n, tests.values
@@ -341,8 +323,7 @@ class BucketSelection(ListedNeighbours):
         return columns
 
     def _pieces(self, width: int, replicates: int, samples: int) -> tuple[int, int]:
-        """Return the number of pieces of work, one for a warp, in a group of `width` replicates of a test, and in all
-        groups."""
+        """Return how many pieces of work, one a warp, are in a group of `width` replicates of a test, and in all."""
         groups = ceil_div(replicates, width)
         last_width = replicates - (groups - 1) * width
         warp = min(self._threads, WARP)
@@ -358,8 +339,7 @@ class RegisterSelection(ListedNeighbours):
 
     @classmethod
     def serves(cls, samples: DeviceSamples) -> bool:
-        """Return whether values and counts of samples are exact in 16 bits, and shared memory holds the values of all
-        samples in a group of replicates."""
+        """Return whether values and counts are exact in 16 bits, and shared memory holds a group of replicates."""
         exact = samples.kind == "short" and max(samples.widest + 1, samples.n) <= REGISTERS_END
         return samples.continuous and exact and REGISTERS_BYTES * (samples.n + 1) <= samples.shared_limit
 

@@ -8,7 +8,6 @@ from typing import Self
 from gpupc_impl.core.registry import Parameter
 
 WARP = 32
-
 REGISTERS_THREADS = 128  # the upper bound on the threads in a block of `estimate_by_registers`
 
 PARAMS = {
@@ -24,35 +23,17 @@ PARAMS = {
 }
 
 DEFAULTS = {name: parameter.default for name, parameter in PARAMS.items()}
-
-SEARCH_PARAMS = {
-    **PARAMS,
-    "checkpoint": Parameter("", "file from which a killed search goes on; none by default"),
-}
+SEARCH_PARAMS = {**PARAMS, "checkpoint": Parameter("", "file from which a killed search goes on; none by default")}
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """The sizes of launches and of memory on a backend, none of which changes an answer; the defaults are for a GPU.
+    """The sizes of launches and of memory on a backend, none of which changes an answer; the defaults are for a GPU."""
 
-    Attributes:
-        nearest, assign, estimate, lists, buckets, far, registers, insert, transpose: the threads in a block, by kernel.
-        assign_alone: the same for `assign` if shared memory limits the kernel to few resident blocks.
-        blocks: the blocks of `estimate` and `estimate_by_insertion` that keep the device busy.
-        registers_blocks: those of `estimate_by_registers`, each of which copies all values to shared memory.
-        samples: the number of tests times the number of samples that keep the device busy in one launch.
-        buffer_bytes: the upper bound on the shared memory in which `estimate` keeps distances.
-        list_bytes: the upper bound on the memory that lists of neighbours take at a time.
-        selection: the meaning of ``selection=auto`` if k_CMI is below `registers_from`, and else ``registers``.
-        reach, near: the lower bounds on the neighbours in a list, and on the samples on either side, in the order of
-            S[0], that `list_neighbours` reads first; 0 means the estimates of `selections.ListedNeighbours`.
-        shares: the number of parts into which the work of `estimate_by_buckets` is divided; 0 means one for each
-            multiprocessor.
-    """
-
+    # The threads in a block, by kernel.
     nearest: int = 32
     assign: int = 256
-    assign_alone: int = 1024
+    assign_alone: int = 1024  # the same for `assign` if shared memory limits the kernel to few resident blocks
     estimate: int = 128
     lists: int = 128
     buckets: int = 256
@@ -60,16 +41,17 @@ class Tuning:
     registers: int = REGISTERS_THREADS
     insert: int = 128
     transpose: int = 32
-    blocks: int = 1 << 14
-    registers_blocks: int = 1 << 13
-    samples: int = 1 << 17
-    buffer_bytes: int = 0
-    list_bytes: int = 1 << 31
-    selection: str = "buckets"
+    blocks: int = 1 << 14  # the blocks of `estimate` and `estimate_by_insertion` that keep the device busy
+    registers_blocks: int = 1 << 13  # those of `estimate_by_registers`; each copies all values to shared memory
+    samples: int = 1 << 17  # the number of tests times the number of samples that keep the device busy in one launch
+    buffer_bytes: int = 0  # the upper bound on the shared memory in which `estimate` keeps distances
+    list_bytes: int = 1 << 31  # the upper bound on the memory that lists of neighbours take at a time
+    selection: str = "buckets"  # the meaning of ``auto`` if k_CMI is below `registers_from`, and else ``registers``
     registers_from: float = 40
-    reach: int = 0
+    reach: int = 0  # the lower bound on the neighbours in a list; 0: the estimate of `selections.ListedNeighbours`
+    # Those on the samples on either side, in the order of S[0], that `list_neighbours` reads first; 0: likewise.
     near: int = 0
-    shares: int = 0
+    shares: int = 0  # the parts into which the work of `estimate_by_buckets` is divided; 0: one a multiprocessor
 
     def with_blocks_of(self, params: Mapping[str, object]) -> Self:
         """Return the tuning with the users' numbers of threads, which are values of `PARAMS`."""

@@ -78,8 +78,7 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class BlockSearch(LevelSearch):
-    """One search beyond core, with a budget in bytes and the plans of levels 0 and 1. The graph and the p-values of its
-    `state` lie on the host."""
+    """A search beyond core, with a budget in bytes and plans of levels 0 and 1; its `state` is on the host."""
 
     def __init__(self, problem: GaussianProblem, run: Run, budget: int, zero: Plan | None, one: Plan | None):
         self.problem, self.run, self.budget, self._zero, self._one = problem, run, budget, zero, one
@@ -131,7 +130,6 @@ class BlockSearch(LevelSearch):
         return outcome, max(used, default=Plan("gathered", 0), key=lambda plan: plan.device_bytes)
 
     def _layout(self, level: int, problem: GaussianProblem, adjacency: np.ndarray) -> Level:
-        """The layout of a level, given the graph at its start."""
         state = level, problem, self.run, self.pipelines, adjacency, self.state.pmax
         if level == 0:
             return LevelZero(*state, self._zero)

@@ -89,9 +89,8 @@ def gathered_launch(
 
 
 class Gathered(Level):
-    """A level on gathered sub-matrices of the graph at its start. On the host it has the best key of every slot so far,
-    (slots,) uint64 (`keys`), and in `smallest` the bits of the smallest r^2 of every slot, (slots,) uint64, None
-    without p-values."""
+    """A level on gathered sub-matrices of the graph at its start. On the host it has (slots,) uint64: the best `keys`
+    so far, and as `smallest` the bits of the smallest r^2, None without p-values."""
 
     graph: RowGraph
     keys: np.ndarray
@@ -147,7 +146,6 @@ class Gathered(Level):
         return self.remove_separated(*graph.separated(self.keys, self.level))
 
     def test_batch(self, batch: list[Group]) -> None:
-        """Queue the tests of some groups of rows, in one launch."""
         graph, smallest = self.graph, self.smallest
         pipeline = self.pipelines.next()
         rows = np.concatenate([group.rows for group in batch])
@@ -201,8 +199,7 @@ class Gathered(Level):
         pipeline.download(functools.partial(self._merge, slots, host), *copies)
 
     def _gather_groups(self, batch: list[Group], near: np.ndarray, host: dict[str, np.ndarray]) -> None:
-        """Gather each group's sub-matrix, and number its rows and their neighbours in it; `near` has the (slots,)
-        neighbours of all rows."""
+        """Gather each group's sub-matrix and number rows and neighbours in it; `near` has all (slots,) neighbours."""
         correlation = self.problem.correlation
         local = np.empty(self.p, np.int32)
         at = row = slot = 0
@@ -230,8 +227,6 @@ def _with_tests(problem: GaussianProblem, degrees: np.ndarray, level: int) -> np
 
 
 # --- groups of rows ----------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Group:
     """Rows of the graph that share neighbours, so that they have one sub-matrix."""

@@ -38,7 +38,6 @@ def read_bits(graph: np.ndarray, rows: slice, columns: slice, target: np.ndarray
 
 
 def gather(matrix: Any, members: np.ndarray, target: np.ndarray) -> None:
-    """Copy the sub-matrix of some variables."""
     if isinstance(matrix, np.ndarray):
         target[...] = matrix[members[:, None], members]
     else:  # a matrix that is computed on access supports slices only

@@ -20,33 +20,24 @@ from gpupc_impl.out_of_core.separations import BlockSeparations, take_out
 
 @dataclasses.dataclass
 class Level(abc.ABC):
-    """A level in one layout.
-
-    Attributes:
-        adjacency: (p, p) bool on the host: the graph, which the level updates.
-        largest_p: (p, p) float64 largest p-values so far, which the level updates, or None.
-        counters: uint64 on the device: the tests of the level (see engine/kernels/tally.cuh).
-        separations: the separated pairs of the blocks that have been merged.
-        tested: the number of tested pairs of the blocks that have been merged.
-        first_come: whether any separating set, not only the canonical one, ends the tests of an edge.
-    """
+    """A level in one layout."""
 
     level: int
     problem: GaussianProblem
     run: Run
     pipelines: Pipelines
-    adjacency: np.ndarray
-    largest_p: np.ndarray | None
+    adjacency: np.ndarray  # (p, p) bool on the host: the graph, which the level updates
+    largest_p: np.ndarray | None  # (p, p) float64 largest p-values so far, which the level updates
     plan: Plan
 
     def __post_init__(self) -> None:
         self.p, self.backend = self.problem.n_variables, self.run.backend
         self.critical_r_squared = self.problem.critical_r_squared(self.level)
-        self.first_come = self.run.separating_sets == "first-come"
-        self.counters: Any = self.backend.full(COUNTER_SHAPE, 0, np.uint64)
+        self.first_come = self.run.separating_sets == "first-come"  # whether any set ends an edge's tests
+        self.counters: Any = self.backend.full(COUNTER_SHAPE, 0, np.uint64)  # of tests (tally.cuh)
         self.backend.synchronize()  # the pipelines' streams do not wait for the backend's stream
-        self.separations: list[BlockSeparations] = []
-        self.tested = 0
+        self.separations: list[BlockSeparations] = []  # of the blocks that have been merged
+        self.tested = 0  # the number of tested pairs of these blocks
 
     @abc.abstractmethod
     def search(self) -> LevelOutcome:
@@ -55,8 +46,7 @@ class Level(abc.ABC):
     def extract(
         self, pipeline: Pipeline, rows: slice, columns: slice, areas: tuple[str, str], n_words: int
     ) -> list[tuple[Any, np.ndarray]]:
-        """Copy a block of the matrix and the bits of the graph, `n_words` a row, into two areas of a pipeline. Returns
-        both as ``(device, host)``, for `Pipeline.upload`."""
+        """Copy a block of matrix and graph (`n_words` a row) into two areas; returns both as ``(device, host)``."""
         c, device_c = pipeline.area(areas[0], (length(rows), length(columns)), np.float64)
         bits, device_bits = pipeline.area(areas[1], (length(rows), n_words), np.uint32)
         host_blocks.read(self.problem.correlation, rows, columns, c)

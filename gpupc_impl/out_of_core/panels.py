@@ -1,5 +1,4 @@
-"""Level 1 in panels of whole rows (kernels/panels.cu): a panel stays on the device while the rows of later variables
-are uploaded in turn."""
+"""Level 1 in panels of whole rows (kernels/panels.cu): a panel stays on the device while later rows pass by."""
 
 from __future__ import annotations
 
@@ -38,15 +37,12 @@ PANEL = Struct(
 SOURCE = "out_of_core/kernels/panels.cu"
 TWINS = KernelSource(SOURCE, "mark_twins")
 SCANS = {pmax: KernelSource(SOURCE, f"scan_panel<{str(pmax).lower()}>", (PANEL,)) for pmax in (False, True)}
-
 WARPS = 4  # of a thread block
 MOST_SPLITS = 8  # upper bound on the thread blocks that divide the partners of a row among themselves
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceRows:
-    """Whole rows on the device."""
-
     first: int  # the variable of the first row
     c: Any  # (rows, p) float64 correlations
     near: Any  # (rows, words) uint32: the same rows of the graph
@@ -61,14 +57,11 @@ class DeviceRows:
         return PANEL_ROWS(**vars(self), count=len(self.has_twin))
 
     def part(self, variables: slice) -> DeviceRows:
-        """The rows of some of the variables."""
         own = slice(variables.start - self.first, variables.stop - self.first)
         return DeviceRows(variables.start, self.c[own], self.near[own], self.has_twin[own])
 
 
 class Panels(Level):
-    """Level 1 in panels."""
-
     def search(self) -> LevelOutcome:
         p, plan, graph, pipelines = self.p, self.plan, self.adjacency, self.pipelines
         arrays = self.backend.empty_all(**row_arrays(p, plan.rows))
@@ -132,9 +125,8 @@ class Panels(Level):
         results.fetch()
 
     def _in_tiles(self, results: PairResults) -> bool:
-        """Whether testing whole tiles is expected to be faster than scanning pair by pair. The scan of a pair reads all
-        neighbours unless a set separates the pair. The share of pairs that no set separates is estimated from the
-        blocks that have been merged."""
+        """Whether testing whole tiles is probably faster than scanning pairs. The scan of a pair reads all neighbours
+        unless a set separates it. The share of pairs that no set separates is estimated from merged blocks."""
         if self.backend.name not in pair_block.TILED or not self.tested or self.run.pmax:
             return False
         separated = sum(len(block.others) for block in self.separations)

@@ -55,8 +55,7 @@ class Timeline:
 
 
 class Pipeline:
-    """One stream, its staging areas in pinned host memory with device memory of the same sizes, and the block in
-    progress."""
+    """One stream, its staging areas in pinned host memory with as much device memory, and the block in progress."""
 
     def __init__(self, backend: Backend, number: int, timeline: Timeline):
         self.backend, self.number, self.timeline = backend, number, timeline
@@ -104,7 +103,6 @@ class Pipeline:
 
     @contextlib.contextmanager
     def on_host(self, step: str) -> Iterator[None]:
-        """Measure a step of the host."""
         start = self.timeline.now()
         yield
         self.timeline.add((self._level, self._block, step, self.number), start, self.timeline.now())
@@ -167,7 +165,6 @@ class Pipelines:
 
     @property
     def moved(self) -> dict[str, int]:
-        """The bytes that the level has moved so far."""
         return {name: sum(getattr(pipeline, name) for pipeline in self._all) for name in ("bytes_up", "bytes_down")}
 
     def next(self) -> Pipeline:

@@ -35,8 +35,6 @@ class Plan:
 
 
 # --- arrays ------------------------------------------------------------------------------------------------------
-
-
 def block_arrays(side: int) -> Arrays:
     """A square block of the correlation matrix and of the graph."""
     return {"c": ((side, side), np.float64), "edges": ((side, words(side)), np.uint32)}
@@ -61,8 +59,6 @@ def result_arrays(rows: int, columns: int, pmax: bool) -> Arrays:
 
 
 # --- levels 0 and 1 ----------------------------------------------------------------------------------------------
-
-
 def _zero_bytes(side: int) -> int:
     return 2 * device_bytes(block_arrays(side)) + COUNTER_BYTES
 
@@ -123,7 +119,6 @@ def least_budget(p: int, with_level_one: bool, pmax: bool) -> int:
 
 
 # --- gathered rows -----------------------------------------------------------------------------------------------
-
 BATCH_SLACK = 512  # alignment of the parts of a batch
 
 
@@ -138,8 +133,6 @@ def gathered_bytes(level: int, max_degree: int, batch: int) -> int:
 
 
 # --- managed memory ----------------------------------------------------------------------------------------------
-
-
 def largest_degree(p: int, level: int) -> int:
     """Upper bound on the neighbours of a row at a level, since keys numbered the row's sets at all lower levels."""
     return largest_fitting(level + 1, p - 1, lambda degree: math.comb(degree, min(level, degree // 2)) < MAX_SETS)

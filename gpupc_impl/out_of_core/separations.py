@@ -45,8 +45,7 @@ def find(members: np.ndarray, rows: slice, columns: slice) -> list[BlockSeparati
 
 def in_order(blocks: list[BlockSeparations], p: int) -> tuple[np.ndarray, np.ndarray]:
     """The (k, 2) int32 pairs in ascending order, and the (k, 1) int32 members of their sets. Of two blocks with a
-    common row, the one with larger second variables comes later. The list is emptied, to free each block after its
-    copy."""
+    common row, that with larger second variables is later. The list is emptied, to free each block once copied."""
     starts = np.zeros(p + 1, np.int64)
     for block in blocks:
         starts[block.first + 1 : block.first + 1 + len(block.counts)] += block.counts

@@ -22,15 +22,13 @@ SOURCE = "out_of_core/kernels/pair_blocks.cu"
 ZERO = KernelSource(SOURCE, "level_zero_block")
 RANKS = KernelSource(SOURCE, "rank_members", (ROWS,))
 EDGES = KernelSource(SOURCE, "level_one_edges", (PAIR_BLOCK,))
-
 ZERO_THREADS = 128
 EDGE_THREADS = {"cuda": (32, 8), "host": (1, 32)}  # (threads per edge, edges): on a GPU a warp reads a row
 
 
 def level_zero_launch(c: Any, i0: int, j0: int, critical_r_squared: float, edges: Any) -> tuple[Any, ...]:
-    """The launch that decides the pairs of a block: kernel, grid, thread block, arguments. The (n_i, n_j) float64
-    correlations `c` are those of the variables from `i0` and from `j0` on; `edges`, (n_i, words) uint32, receives a bit
-    for each pair."""
+    """The launch that decides the pairs of a block: kernel, grid, thread block, arguments. `c`, (n_i, n_j) float64, are
+    correlations of variables from `i0` and `j0` on; `edges`, (n_i, words) uint32, receives a bit for each pair."""
     numbers = map(np.int32, (*c.shape, i0, j0))
     arguments = [c, *numbers, np.float64(critical_r_squared), edges, np.int32(edges.shape[1])]
     return ZERO, (ceil_div(edges.size, ZERO_THREADS),), (ZERO_THREADS,), arguments
@@ -44,14 +42,9 @@ def level_one_launch(
 
 
 class PairResults:
-    """The results of a block of pairs in a pipeline, which are merged into the level after `fetch`.
-
-    Attributes:
-        pairs, share: the number of edges i < j in the block, and this divided by the number of cells i < j.
-        members: (rows, columns) uint32 on the device: the member of each pair's set, or `NO_MEMBER`. The bits in
-            `MEMBER` are the member's number; kernels may use the other bits.
-        smallest: (rows, columns) uint64 on the device: bits of the smallest r^2 of each pair, or None.
-    """
+    """The results of a block of pairs in a pipeline, which are merged into the level after `fetch`. `members`, (rows,
+    columns) uint32 on the device, has the member of each pair's set in its `MEMBER` bits, or `NO_MEMBER`; kernels
+    may use the other bits. `pairs` and `share` are the block's edges i < j, and their share of the cells."""
 
     def __init__(self, level: Level, pipeline: Pipeline, rows: slice, columns: slice):
         self.level, self.pipeline, self.rows, self.columns = level, pipeline, rows, columns
@@ -60,7 +53,7 @@ class PairResults:
         for _, device in self._areas.values():
             pipeline.stream.fill_bytes(device, 0xFF)
         _, self.members = self._areas["keys"]
-        _, self.smallest = self._areas.get("smallest", (None, None))
+        _, self.smallest = self._areas.get("smallest", (None, None))  # uint64, bits of the smallest r^2
         # The columns are a part of the rows, or follow the rows.
         graph, before = level.adjacency, slice(rows.start, min(rows.stop, columns.start))
         self.pairs, cells = int(np.count_nonzero(graph[before, columns])), length(before) * length(columns)

@@ -11,8 +11,6 @@ from gpupc_impl.regression.problem import EXPLAINED, NOTHING, RIDGE, RegressionP
 
 
 class PlainTest:
-    """The tests of one problem, one at a time."""
-
     def __init__(self, problem: RegressionProblem):
         self.problem = problem
         self._constant = problem.is_constant()

@@ -45,12 +45,7 @@ class RegressionProblem(Problem):
 
     @classmethod
     def from_data(
-        cls,
-        data: Any,
-        *,
-        names: Sequence[str] | None = None,
-        categories: Collection[str] = (),
-        **parameters: Any,
+        cls, data: Any, *, names: Sequence[str] | None = None, categories: Collection[str] = (), **parameters: Any
     ) -> Self:
         """Make a problem of a DataFrame or an array with samples in rows and variables in columns, alpha (0.05) and
         max_level (None). Text, Boolean and categorical columns hold categories; other columns must hold finite numbers.
@@ -114,8 +109,7 @@ class RegressionProblem(Problem):
         return np.where(self.categories, self.categories - 1, 1)
 
     def terms(self, variable: int) -> np.ndarray:
-        """(w, n) the terms of a variable with mean 0 and variance 1: its numbers, or an indicator of each category from
-        the second on."""
+        """(w, n) terms of mean 0 and variance 1: a variable's numbers, or indicators of categories from the second."""
         values, count = self.values[variable], self.categories[variable]
         return standard_rows((values == np.arange(1, count)[:, None]) * 1.0, ddof=0) if count else values[None]
 

@@ -1,11 +1,8 @@
-"""Likelihood ratio tests of regressions in batches, by the same code for NumPy and CuPy (`Backend.array_library`).
-
-Both models of a linear test follow from the covariances of all terms, which are computed once: the Schur complement of
-the set's terms has the covariances of the residuals given the set, and the Schur complement of the other variable's
-terms in it is what the larger model leaves of the response's variance. Logistic models need the samples, and are
-fitted by Newton's method, all models of a shape at a time. Several tests with a response and a set share the smaller
-model.
-"""
+"""Likelihood ratio tests of regressions in batches, by the same code for NumPy and CuPy (`Backend.array_library`). Both
+models of a linear test follow from the covariances of all terms, which are computed once: the Schur complement of the
+set's terms has the covariances of the residuals given the set, and the Schur complement of the other variable's terms
+in it is what the larger model leaves of the response's variance. Logistic models need the samples, and are fitted by
+Newton's method, all models of a shape at a time. Several tests with a response and a set share the smaller model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,8 +24,6 @@ CONVERGED = 1e-10  # decrease of the loss that Newton's next step promises, up t
 
 
 class RegressionTests:
-    """The tests of one problem on one backend."""
-
     def __init__(self, problem: RegressionProblem, backend: Backend):
         self._problem, self._backend = problem, backend
         self._widths, self._constant = problem.widths(), problem.is_constant()
@@ -44,7 +39,6 @@ class RegressionTests:
             self._covariances = self._terms @ self._terms.T / n
 
     def p_values(self, sets: np.ndarray, tests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `core.p_value_search.BatchedTests`."""
         categories = self._problem.categories
         numbers, i, j = tests.T
         swapped = categories[j] < categories[i]
@@ -76,7 +70,6 @@ class RegressionTests:
         ]
 
     # --- Linear models ---------------------------------------------------------------------------------------------
-
     def _linear(self, response: np.ndarray, given: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (t,) p-values and F statistics for responses, (t, a) terms of the sets and (t, b) further terms."""
         n, a, b = self._problem.n_samples, given.shape[1], added.shape[1]
@@ -108,7 +101,6 @@ class RegressionTests:
         return xp.stack([smaller, larger], axis=1)
 
     # --- Logistic models -------------------------------------------------------------------------------------------
-
     def _logistic(self, response: np.ndarray, given: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As `_linear`, for responses that have the same number of categories."""
         models, of_test = np.unique(np.column_stack([response, given]), axis=0, return_inverse=True)

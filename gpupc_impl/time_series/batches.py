@@ -17,22 +17,16 @@ from gpupc_impl.time_series.series import Series
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parents:
-    """Lagged parents of every variable, strongest first.
+    """Lagged parents of every variable, strongest first."""
 
-    Attributes:
-        starts: (N + 1,) int64; variable j has the entries of `columns` from starts[j] to starts[j + 1].
-        columns: (parents,) int32, the columns of the parents.
-        most_of_target, most_of_source, most_of_lagged_source: how many of the parents of Y, of X at lag 0 and of X at
-            other lags are conditions (`max_conds_py`, `max_conds_px`, `max_conds_px_lagged` of tigramite).
-        others: whether the parents of Y are counted without X; then no parents of X and no sets are conditions.
-    """
-
-    starts: np.ndarray
-    columns: np.ndarray
+    starts: np.ndarray  # (N + 1,) int64; variable j has the entries of `columns` from starts[j] to starts[j + 1]
+    columns: np.ndarray  # (parents,) int32, the columns of the parents
+    # `most_of_target`, `most_of_source`, `most_of_lagged_source`: how many of the parents of Y, of X at lag 0 and of X
+    # at other lags are conditions (`max_conds_py`, `max_conds_px`, `max_conds_px_lagged` of tigramite).
     most_of_target: int = NO_LIMIT
     most_of_source: int = NO_LIMIT
     most_of_lagged_source: int = NO_LIMIT
-    others: bool = False
+    others: bool = False  # whether Y's parents are counted without X; then no parents of X and no sets are conditions
 
     @classmethod
     def from_lists(cls, lists: Sequence[list[int]]) -> Parents:
@@ -51,16 +45,11 @@ class Parents:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch:
-    """Tests of columns X and variables Y, whose explicit conditions have one size.
+    """Tests of columns X and variables Y, whose explicit conditions have one size."""
 
-    Attributes:
-        sources, targets: (k,) int32: X and Y.
-        sets: (k, size) int32: the explicit conditions, as columns.
-    """
-
-    sources: np.ndarray
-    targets: np.ndarray
-    sets: np.ndarray
+    sources: np.ndarray  # (k,) int32: X
+    targets: np.ndarray  # (k,) int32: Y
+    sets: np.ndarray  # (k, size) int32: the explicit conditions, as columns
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -69,9 +58,8 @@ class Batch:
         return Batch(self.sources[part], self.targets[part], self.sets[part])
 
     def tests(self, n_variables: int, parents: Parents | None) -> Iterator[tuple[int, int, list[int]]]:
-        """Yield each test as the columns of X, Y and its conditions: the explicit ones and, with parents, those of MCI
-        tests (Runge et al. 2019, equation 4; Runge 2020, equation 3): the parents of Y, and those of X moved by its
-        lag."""
+        """Yield each test as columns X, Y and its conditions: the explicit ones and, with parents, those of MCI tests
+        (Runge et al. 2019, equation 4; Runge 2020, equation 3): the parents of Y, and those of X moved by its lag."""
         for x, y, conditions in zip(*map(np.ndarray.tolist, (self.sources, self.targets, self.sets)), strict=True):
             if parents is not None:
                 source = x % n_variables
@@ -90,8 +78,7 @@ class Outcomes(NamedTuple):
 
 
 class LaggedTest(abc.ABC):
-    """A conditional independence test of lagged variables, which is made from the samples of each test, one after the
-    other, unless a subclass has a faster way."""
+    """A conditional independence test of lagged variables, made one by one unless a subclass has a faster way."""
 
     is_speculative: ClassVar[bool] = False  # whether tests are so fast that a batch may hold some that are not needed
 
@@ -121,5 +108,4 @@ class LaggedTest(abc.ABC):
 
     @abc.abstractmethod
     def of_samples(self, array: np.ndarray) -> tuple[float, float]:
-        """Return the value and the p-value of the rows X, Y, conditions, all of which vary; InvalidProblem says why the
-        test cannot be made of them."""
+        """Return value and p-value of varying rows X, Y, conditions; InvalidProblem says why they cannot be tested."""

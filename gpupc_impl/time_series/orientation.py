@@ -1,9 +1,6 @@
-"""The orientation phases of PCMCI+ (Runge 2020, Algorithms S3 and S4): colliders, then rules R1 to R3.
-
-A triple ((i, tau), k, j) is X = (i, t - tau), the contemporaneous variable k, and Y = (j, t), with links from X to k
-and between k and j, and none from X to j. Marks are those of tigramite; ``"x-x"`` is a link that was oriented both
-ways.
-"""
+"""The orientation phases of PCMCI+ (Runge 2020, Algorithms S3 and S4): colliders, then rules R1 to R3. A triple ((i,
+tau), k, j) is X = (i, t - tau), the contemporaneous variable k, and Y = (j, t), with links from X to k and between k
+and j, and none from X to j. Marks are those of tigramite; ``"x-x"`` is a link that was oriented both ways."""
 
 from __future__ import annotations
 
@@ -18,10 +15,8 @@ from gpupc_impl.time_series.series import Series
 
 
 def links(significant: np.ndarray) -> np.ndarray:
-    """Return the graph of significant links, (N, N, tau_max + 1): ``"-->"``, ``"o-o"``, ``"<--"`` and ``""``.
-
-    A contemporaneous link that PCMCI finds significant in one direction alone has that direction.
-    """
+    """Return the graph of significant links, (N, N, tau_max + 1): ``"-->"``, ``"o-o"``, ``"<--"`` and ``""``. A
+    contemporaneous link that PCMCI finds significant in one direction alone has that direction."""
     graph = np.where(significant, "-->", "")
     now, forward, backward = graph[:, :, 0], significant[:, :, 0], significant[:, :, 0].T
     now[forward & backward] = "o-o"
@@ -30,16 +25,14 @@ def links(significant: np.ndarray) -> np.ndarray:
 
 
 def symmetrize(p_values: np.ndarray, strengths: np.ndarray) -> None:
-    """Set both entries of each contemporaneous pair to those with the larger p-value, of equal ones those of the
-    smaller source."""
+    """Set both entries of contemporaneous pairs to those of larger p-value, of equal ones the smaller source's."""
     p, s = p_values[:, :, 0].copy(), strengths[:, :, 0].copy()
     takes_other = np.where(np.tri(len(p), k=-1, dtype=bool), p <= p.T, p < p.T)
     p_values[:, :, 0], strengths[:, :, 0] = np.where(takes_other, p.T, p), np.where(takes_other, s.T, s)
 
 
 def unshielded(graph: np.ndarray, into: Sequence[str] = ("o-o", "-->")) -> list[Triple]:
-    """Return the triples whose link between k and j has no direction, by j, k, i and tau; `into` are the marks that the
-    link from X to k may have."""
+    """Return triples whose link k - j has no direction, by j, k, i and tau; `into` are the marks of the link X - k."""
     # Copies in which the rows of a variable lie together.
     enters, absent = (each.swapaxes(0, 1).copy() for each in (np.isin(graph, into), graph == ""))
     triples: list[Triple] = []
@@ -53,12 +46,10 @@ def unshielded(graph: np.ndarray, into: Sequence[str] = ("o-o", "-->")) -> list[
 def judge(
     triples: Iterable[Triple], rule: str, votes: Mapping[Triple, tuple[int, int]], separations: Separations
 ) -> tuple[list[Triple], list[Triple]]:
-    """Return the colliders among triples and the ambiguous ones, and correct the separating sets by `votes`.
-
-    By ``"none"`` a triple is a collider if its middle is not in the set that removed the link between its ends. By
+    """Return the colliders among triples and the ambiguous ones, and correct the separating sets by `votes`. By
+    ``"none"`` a triple is a collider if its middle is not in the set that removed the link between its ends. By
     ``"conservative"`` it is one if no separating set has the middle, by ``"majority"`` if fewer than half of them have
-    it; a triple is ambiguous if some but not all, or exactly half of them, have it, or if no set separates.
-    """
+    it; a triple is ambiguous if some but not all, or exactly half of them, have it, or if no set separates."""
     colliders, ambiguous = [], []
     for triple in triples:
         i, tau, k, j = triple
@@ -138,12 +129,9 @@ def _rule_3(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int
 
 
 def one_dag(graph: np.ndarray, order: Iterable[int]) -> np.ndarray:
-    """Return a graph of the class of a PCMCI+ graph.
-
-    Undirected links are oriented into a variable whose undirected neighbours are all linked to each other, the first in
-    the order, which is then left out, and so on (Colombo and Maathuis 2014, Lemma 7.6); links that no such variable
-    remains for, and conflicts, stay as they are.
-    """
+    """Return a graph of the class of a PCMCI+ graph. Undirected links are oriented into a variable whose undirected
+    neighbours are all linked to each other, the first in the order, which is then left out, and so on (Colombo and
+    Maathuis 2014, Lemma 7.6); links that no such variable remains for, and conflicts, stay as they are."""
     graph, order = graph.copy(), list(order)
     circle = graph[:, :, 0] == "o-o"
     # As in tigramite, the arrowheads that remain count as links when neighbours are compared.

@@ -28,11 +28,9 @@ def cmiknn_problem(samples: np.ndarray, options: Mapping[str, Any]) -> Nonlinear
 
 
 class CMIknn(LaggedTest):
-    """CMIknn (Runge 2018) by the kernels of the nonlinear family (docs/cmiknn.md), in batches for `Series.is_whole`.
-
-    X is permuted, and of a contemporaneous pair in a batch the smaller variable. A p-value is (count + 1) /
-    (permutations + 1), as tigramite's.
-    """
+    """CMIknn (Runge 2018) by the kernels of the nonlinear family (docs/cmiknn.md), in batches for `Series.is_whole`. X
+    is permuted, and of a contemporaneous pair in a batch the smaller variable. A p-value is (count + 1) / (permutations
+    + 1), as tigramite's."""
 
     def __init__(self, series: Series, backend: Backend, options: Mapping[str, Any]):
         super().__init__(series)

@@ -1,9 +1,7 @@
-"""Partial correlation (ParCorr; Runge et al. 2019, Supplementary Materials, section S2), of a matrix or of samples.
-
-If nothing is masked or missing, all tests are on the same samples. Their partial correlations then follow from one
-matrix of the correlations of all lagged columns, and a kernel makes the tests of a batch. A test in which a variance
-given the conditions is small, so that the matrix would cost digits, is made from its samples, by least squares.
-"""
+"""Partial correlation (ParCorr; Runge et al. 2019, Supplementary Materials, section S2), of a matrix or of samples. If
+nothing is masked or missing, all tests are on the same samples. Their partial correlations then follow from one matrix
+of the correlations of all lagged columns, and a kernel makes the tests of a batch. A test in which a variance given the
+conditions is small, so that the matrix would cost digits, is made from its samples, by least squares."""
 
 from __future__ import annotations
 
@@ -28,8 +26,7 @@ correlation from the matrix is about the rounding unit divided by this share, an
 times as large, which stays below 1e-10."""
 
 CRITICAL_MARGIN = 1e-6
-"""The share by which a correlation must differ from the critical one for a decision without its p-value, so that
-rounding decides nothing."""
+"""The share by which a correlation must differ from the critical one to be decided without its p-value."""
 
 BYTES_A_BLOCK = 1 << 20
 """Upper bound on the rows of the factors of all targets in a launch, in bytes for each block that runs at once; so they

@@ -31,7 +31,6 @@ Separations = dict[tuple[int, int, int], tuple[int, ...]]
 directions of a contemporaneous link have an entry."""
 
 Triple = tuple[int, int, int, int]  # i, tau (not negative), k and j (see `orientation`)
-
 TESTS_A_CHUNK = 1 << 20
 MOST_NEIGHBOURS = 24  # of a variable whose subsets of contemporaneous neighbours are all tested for colliders
 
@@ -204,11 +203,9 @@ def _test_links(
 
 
 class _Sets:
-    """The sets of one size of neighbours of (k,) variables `of`, in lexicographic order from set `first` on.
-
-    Of each variable of the series, `neighbours` has the neighbours in the order of the sets. Sets have the first
-    `counts` of them, without the one in the place `own`. `left` says which of the k are to have further sets.
-    """
+    """The sets of one size of neighbours of (k,) variables `of`, in lexicographic order from set `first` on. Of each
+    variable of the series, `neighbours` has the neighbours in the order of the sets. Sets have the first `counts` of
+    them, without the one in the place `own`. `left` says which of the k are to have further sets."""
 
     def __init__(
         self, neighbours: np.ndarray, of: np.ndarray, counts: np.ndarray, own: np.ndarray, size: int, first: int = 0
@@ -219,9 +216,8 @@ class _Sets:
         self._later = {count: itertools.islice(places, first, None) for count, places in every.items()}
 
     def chunks(self, chunk: int = TESTS_A_CHUNK, growth: int = 1) -> Iterator[tuple[np.ndarray, ...]]:
-        """Yield up to `chunk` sets of each variable, then up to `growth` times as many, and so on, and about
-        `TESTS_A_CHUNK` in all: which of the k each set belongs to, its place in the chunk, and the (sets, size) int32
-        members."""
+        """Yield up to `chunk` sets of each variable, then `growth` times as many, and so on, about `TESTS_A_CHUNK` in
+        all: whose each set is, its place in the chunk, and the (sets, size) int32 members."""
         while len(self.left):
             chunk, counts = max(1, min(chunk, TESTS_A_CHUNK // len(self.left))), self._counts[self.left]
             parts = []

@@ -15,8 +15,7 @@ from gpupc_impl.time_series.series import read_series
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TimeSeriesProblem(Problem):
-    """One (T, N) float64 series without missing values, and what `pcmci` is asked about it; `permutations` are those of
-    the test cmiknn."""
+    """One (T, N) float64 series without missing values, and what `pcmci` is asked; `permutations` are cmiknn's."""
 
     family: ClassVar[str] = "time_series"
 

@@ -1,8 +1,5 @@
-"""The phases of PCMCI and PCMCI+ written plainly: one test after another, in the order of the papers' algorithms.
-
-They have their own loops, conditions and decisions. What follows the tests, such as the orientation of links, they
-share with the phases that make batches.
-"""
+"""The phases of PCMCI and PCMCI+ written plainly: test after test, in the order of the papers' algorithms. They share
+with the batches what follows the tests, such as the orientation of links, but no loops, conditions or decisions."""
 
 from __future__ import annotations
 
@@ -99,7 +96,6 @@ def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: floa
 def votes(
     test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, triples: Iterable[Triple]
 ) -> tuple[dict[Triple, tuple[int, int]], int]:
-    """See `phases.votes`."""
     n, found, tests = len(linked), {}, 0
     for i, lag, k, j in triples:
         x, sets = lag * n + i, set()

@@ -69,16 +69,14 @@ def pcmci(
             same variables. NaN is a missing value; a test uses the samples that have all its variables.
         tau_max: the largest lag of a link, in time steps.
         alpha: significance level of the links; with PCMCI+ that of all tests.
-        contemporaneous: False for PCMCI, which finds the directions of lagged links; True for PCMCI+, which also finds
-            those of contemporaneous links.
+        contemporaneous: whether to use PCMCI+, which also directs contemporaneous links; PCMCI directs lagged ones.
         test: ``"parcorr"`` (partial correlation), ``"cmiknn"`` (nearest neighbours and permutations, for any
             dependence) or ``"discrete"`` (G-square, for categories).
         pc_alpha: significance level of PCMCI's first phase, 0.2 by ``"auto"``. A sequence, or None for tigramite's
             levels, chooses one for each variable by Akaike's criterion (ParCorr alone); with PCMCI+, it chooses one
             level for all its tests, in place of `alpha`.
         tau_min: the smallest lag of a link, of PCMCI alone.
-        max_conds_dim: the largest number of conditions in the first phase and, with PCMCI+, of contemporaneous
-            conditions; None: no limit.
+        max_conds_dim: the most conditions in the first phase and, with PCMCI+, contemporaneous ones; None: no limit.
         max_combinations: how many sets of conditions the first phase tries for each link and size; None: all.
         max_conds_py, max_conds_px, max_conds_px_lagged: how many lagged parents of the target, of the source, and of a
             lagged source in PCMCI+ (None: as `max_conds_px`) are conditions of MCI tests; None: all.
@@ -185,8 +183,7 @@ def _pcmci_plus(
     orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
     orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
 
-    # A link that the first phase removed keeps the p-value of that phase.
-    linked[:, :n] = True
+    linked[:, :n] = True  # A link that the first phase removed keeps the p-value of that phase.
     p_values = _by_lag(_corrected(np.where(linked, second.p_values, first.p_values), parameters))
     strengths = _by_lag(np.where(linked, second.strengths, first.strengths))
     orientation.symmetrize(p_values, strengths)

@@ -1,9 +1,7 @@
-"""Time series, how they are read, and the samples of their lagged variables that the tests are made on.
-
-A lagged variable has the number of its column: ``lag * N + v`` is variable v, ``lag`` steps before the time of the
-target. Conditions reach back 2 tau_max steps, so a sample is a time step from 2 tau_max on, with all its past
-(tigramite's ``cut_off="2xtau_max"``). The samples of several series follow each other.
-"""
+"""Time series, how they are read, and the samples of their lagged variables that the tests are made on. A lagged
+variable has the number of its column: ``lag * N + v`` is variable v, ``lag`` steps before the time of the target.
+Conditions reach back 2 tau_max steps, so a sample is a time step from 2 tau_max on, with all its past (tigramite's
+``cut_off="2xtau_max"``). The samples of several series follow each other."""
 
 from __future__ import annotations
 
@@ -29,22 +27,14 @@ LEAST_SAMPLES = 3  # that a partial correlation without conditions needs
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Series:
-    """One or several series of the same variables.
+    """One or several series of the same variables."""
 
-    Attributes:
-        values: one (T, N) float64 array for each series, NaN where a value is missing.
-        names, tau_max: those of `pcmci`.
-        masks: one (T, N) bool array for each series, True where a value is masked; empty without a mask.
-        mask_type: the roles in which a masked value removes a sample from a test: a string of ``x``, ``y`` and ``z``.
-        missing_reaches: whether a missing value also removes the 2 tau_max samples that follow.
-    """
-
-    values: tuple[np.ndarray, ...]
-    names: tuple[str, ...]
+    values: tuple[np.ndarray, ...]  # one (T, N) float64 array for each series, NaN where a value is missing
+    names: tuple[str, ...]  # those of `pcmci`, as `tau_max` is
     tau_max: int
-    masks: tuple[np.ndarray, ...] = ()
-    mask_type: str = ""
-    missing_reaches: bool = False
+    masks: tuple[np.ndarray, ...] = ()  # one (T, N) bool array for each series, True where masked; empty without a mask
+    mask_type: str = ""  # the roles in which a masked value removes a sample from a test: ``x``, ``y`` and ``z``
+    missing_reaches: bool = False  # whether a missing value also removes the 2 tau_max samples that follow
 
     @property
     def n_variables(self) -> int:
@@ -98,8 +88,6 @@ class Series:
         return np.ascontiguousarray(array[varies])
 
     def described(self, x: int, y: int, conditions: Iterable[int]) -> str:
-        """Return a test as text."""
-
         def name(column: int) -> str:
             lag, variable = divmod(int(column), self.n_variables)
             return f"{self.names[variable]}(t{f'-{lag}' if lag else ''})"
@@ -153,8 +141,7 @@ def read_series(
     missing_reaches: bool = False,
     labels: bool = False,
 ) -> Series:
-    """Return checked series; the arguments and the errors are those of `pcmci`. With `labels`, values are categories,
-    which become codes."""
+    """Return checked series; arguments and errors are those of `pcmci`. With `labels`, values become codes."""
     several = isinstance(data, (list, tuple)) and len(data) > 0 and (_is_file(data[0]) or np.ndim(data[0]) == 2)
     tables = [_file(Path(each), labels) if _is_file(each) else each for each in (data if several else [data])]
     tables = [_prepared(each) if is_frame(each) else each for each in tables]

@@ -1,7 +1,6 @@
-// Copies the upper triangle of a symmetric (p, p) matrix to the lower one.
-//
-// A block transposes one 32 x 32 tile in shared memory, so that reads and writes are coalesced; blocks below the
-// diagonal return at once. Grid (ceil(p / 32), ceil(p / 32)), block (32, any).
+// Copies the upper triangle of a symmetric (p, p) matrix to the lower one. A block transposes one 32 x 32 tile in
+// shared memory, so that reads and writes are coalesced; blocks below the diagonal return at once. Grid (ceil(p / 32),
+// ceil(p / 32)), block (32, any).
 #include "backends/simt/portable.cuh"
 
 template <class T>

@@ -1,5 +1,4 @@
-// Type traits that the assertions of backends/sources.py apply to kernels and to the structs that kernels take by
-// value.
+// Type traits that the assertions of backends/sources.py apply to kernels and the structs that they take by value.
 #pragma once
 
 // The offset of a field of a struct, in bytes.

@@ -1,10 +1,8 @@
-"""Builds kernels for the host: finds a C++ compiler, runs it, and caches the results.
-
-The name of a cache entry is the digest of everything that it depends on: sources with their includes, flags, compiler,
-and the features of the CPU. The entry ends with the digest of its contents, so that a damaged entry is detected and
-made again. Loaded code runs with the caller's rights, so a cache folder that another user may have written is not used
-(ownership.py). A finished entry is renamed into place, so any number of processes may share a cache.
-"""
+"""Builds kernels for the host: finds a C++ compiler, runs it, and caches the results. The name of a cache entry is the
+digest of everything that it depends on: sources with their includes, flags, compiler, and the features of the CPU. The
+entry ends with the digest of its contents, so that a damaged entry is detected and made again. Loaded code runs with
+the caller's rights, so a cache folder that another user may have written is not used (ownership.py). A finished entry
+is renamed into place, so any number of processes may share a cache."""
 
 import functools
 import hashlib
@@ -119,10 +117,9 @@ def missing_sanitizer(kinds: Iterable[str]) -> str | None:
 
 
 def sanitizer_environment(kinds: str | Iterable[str]) -> dict[str, str]:
-    """Return this process's environment with the variables that a Python process needs to run kernels under sanitizers.
-    BackendUnavailable is raised if the compiler does not have such a sanitizer. For the thread sanitizer each CUDA
-    thread is a thread, and only what CUDA orders is ordered: accesses before and after __syncthreads, __syncwarp,
-    fences, and the end of a launch."""
+    """Return this process's environment with the variables for running kernels under sanitizers. BackendUnavailable is
+    raised if the compiler lacks such a sanitizer. For the thread sanitizer each CUDA thread is a thread, and only what
+    CUDA orders is ordered: accesses before and after __syncthreads, __syncwarp, fences, and the end of a launch."""
     names = parse_sanitizers(kinds if isinstance(kinds, str) else ",".join(kinds))
     if reason := missing_sanitizer(names):
         raise BackendUnavailable(reason)
@@ -195,8 +192,7 @@ def _optimisation(sanitizers: tuple[str, ...]) -> tuple[str, ...]:
         "thread": ("-DGPUPC_TSAN",),
     }
     own = (flag for kind in sanitizers for flag in flags[kind])
-    # Optimisation is reduced for the address and undefined sanitizers, since optimising takes longer than running such
-    # short tests.
+    # Optimisation is reduced for the address and undefined sanitizers, since it takes longer than such short tests.
     level = "-O1" if "thread" in sanitizers else "-O0"
     return (level, "-g1", "-fno-omit-frame-pointer", f"-fsanitize={','.join(sanitizers)}", *own)
 
@@ -220,8 +216,6 @@ def run_compiler(arguments: Iterable[str]) -> None:
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------
-
-
 def cache_folder() -> Path:
     """Return the folder for compiled kernels: ``GPUPC_CACHE_DIR``, else gpupc in the user's cache folder."""
     if folder := os.environ.get("GPUPC_CACHE_DIR"):
@@ -250,8 +244,7 @@ def open_cache(kind: str) -> Path:
 
 
 def cached(label: str, material: Iterable[str], make: Callable[[Path], Any], verb: str = "compiled") -> Path:
-    """Return the library in the cache for this material; if it is missing or damaged, `make` writes it to a path now.
-    `verb` says in the log how it is made."""
+    """Return the cache's library for this material; if missing or damaged, `make` writes it. `verb` is for the log."""
     digest = hashlib.sha256()
     for part in material:
         digest.update(part.encode())

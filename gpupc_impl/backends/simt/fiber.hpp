@@ -1,8 +1,6 @@
-// Fibers: the threads of a block, among whose stacks one OS thread switches.
-//
-// No switch makes a system call, unlike swapcontext. On x86-64 a switch calls a few lines of assembly whose return the
-// processor predicts. On other processors it uses _setjmp/_longjmp, which are a third as fast, and makecontext starts a
-// fiber.
+// Fibers: the threads of a block, among whose stacks one OS thread switches. No switch makes a system call, unlike
+// swapcontext. On x86-64 a switch calls a few lines of assembly whose return the processor predicts. On other
+// processors it uses _setjmp/_longjmp, which are a third as fast, and makecontext starts a fiber.
 #pragma once
 
 #include <setjmp.h>

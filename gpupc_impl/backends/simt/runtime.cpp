@@ -1,7 +1,5 @@
-// The runtime of the host backend: the pool of OS threads, each with a worker that runs blocks (worker.hpp), and the
-// functions that kernels and Python call.
-//
-// All of the runtime is one translation unit, so that ending a thread and starting the next one costs no call.
+// The runtime of the host backend: OS threads, each with a worker that runs blocks (worker.hpp), and the functions that
+// kernels and Python call. It is one translation unit, so ending a thread and starting the next costs no call.
 #include <pthread.h>
 #include <signal.h>
 
@@ -56,7 +54,6 @@ class Pool {
         std::lock_guard<std::mutex> lock(mutex_);
         if (job_) job_->cancelled = true;
     }
-
     const char* error() const { return job_ ? job_->error.c_str() : ""; }
 
  private:
@@ -121,7 +118,6 @@ void simt_fence() {
 }
 
 // --- The interface for Python ------------------------------------------------------------------------------------
-
 /// Creates a pool of OS threads; returns null if the system grants none.
 SIMT_API void* simt_pool_new(unsigned workers, size_t stack_bytes) {
     // The program's own threads handle signals; a fault is delivered to the thread that caused it.

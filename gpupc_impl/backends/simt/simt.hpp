@@ -1,9 +1,7 @@
-// The vocabulary of CUDA for a C++ compiler. Included before a .cu file, it turns the file into a host program.
-//
-// The threads of a block are fibers of one OS thread (worker.hpp), so a thread yields only where it waits: at
-// __syncthreads, __syncwarp, a shuffle or a vote. Undefined behaviour in CUDA is undefined here as well, except that a
-// wait that can never end is reported. Functions that CUDA lacks (such as a 64-bit atomicSub) are missing here on
-// purpose.
+// The vocabulary of CUDA for a C++ compiler. Included before a .cu file, it turns the file into a host program. The
+// threads of a block are fibers of one OS thread (worker.hpp), so a thread yields only where it waits: at
+// __syncthreads, __syncwarp, a shuffle or a vote. Undefined behaviour in CUDA is undefined here too, except that a wait
+// that can never end is reported. Functions that CUDA lacks (such as a 64-bit atomicSub) are missing on purpose.
 #pragma once
 
 // In C++17 libstdc++'s math.h declares special functions, which takes as long to read as a small kernel to compile.
@@ -24,7 +22,6 @@
 #define GPUPC_HOST 1
 
 // --- Function and variable specifiers ----------------------------------------------------------------------------
-
 // Kernels become inline functions: a translation unit exports one kernel, and the compiler drops the unused others.
 #define __global__ inline
 #define __device__
@@ -35,13 +32,11 @@
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define __constant__ static
-// All fibers of a block stay on one OS thread, which runs one block at a time, so thread-local storage serves as the
-// block's shared memory. Each instance of a template has its own, as in CUDA. Contents persist from block to block, but
-// no kernel may rely on that.
+// All fibers of a block stay on one OS thread, which runs one block at a time, so thread-local storage is the block's
+// shared memory. Each instance of a template has its own, as in CUDA. No kernel may rely on what other blocks left.
 #define __shared__ static thread_local
 
 // --- Indexes ---------------------------------------------------------------------------------------------------------
-
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
@@ -57,7 +52,6 @@ struct dim3 {
 constexpr int warpSize = 32;
 
 // --- Waiting for the block -------------------------------------------------------------------------------------------
-
 inline void __syncthreads() { simt_sync_block(false); }
 inline int __syncthreads_count(int predicate) { return static_cast<int>(simt_sync_block(predicate != 0)); }
 inline int __syncthreads_or(int predicate) { return simt_sync_block(predicate != 0) != 0; }
@@ -68,7 +62,6 @@ inline void __threadfence() { simt_fence(); }
 inline void __threadfence_system() { simt_fence(); }
 
 // --- Waiting for lanes of the warp ---------------------------------------------------------------------------------
-
 inline void __syncwarp(unsigned mask = 0xffffffffu) { simt_sync_warp(simt::kSyncwarp, mask, 0, 0); }
 
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
@@ -121,7 +114,6 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warp
 }
 
 // --- Atomics: relaxed as in CUDA; each returns the old value -------------------------------------------------------
-
 namespace simt {
 
 /// Atomically replaces *p by update(*p); returns the old value.
@@ -164,8 +156,7 @@ SIMT_ATOMIC_INTEGER(unsigned)
 SIMT_ATOMIC_INTEGER(unsigned long long)
 SIMT_ATOMIC(int, atomicSub, __atomic_fetch_sub)
 SIMT_ATOMIC(unsigned, atomicSub, __atomic_fetch_sub)
-// CUDA has only these two atomics for signed 64-bit integers.
-SIMT_ATOMIC_PICK(long long, atomicMin, <)
+SIMT_ATOMIC_PICK(long long, atomicMin, <)  // CUDA has only these two atomics for signed 64-bit integers.
 SIMT_ATOMIC_PICK(long long, atomicMax, >)
 
 #undef SIMT_ATOMIC
@@ -185,7 +176,6 @@ inline float atomicExch(float* p, float value) {
 }
 
 // --- Integers and bits ---------------------------------------------------------------------------------------------
-
 inline int __popc(unsigned v) { return __builtin_popcount(v); }
 inline int __popcll(unsigned long long v) { return __builtin_popcountll(v); }
 inline int __ffs(int v) { return __builtin_ffs(v); }
@@ -224,7 +214,6 @@ inline unsigned __float_as_uint(float v) { return simt::bit_cast<unsigned>(v); }
 inline float __uint_as_float(unsigned v) { return simt::bit_cast<float>(v); }
 
 // --- Arithmetic. sqrt, fma, fabs and others come from math.h and are correctly rounded by both backends. ----------
-
 #define SIMT_MIN_MAX(A, B, R)                                                                                        \
     inline R min(A a, B b) { return static_cast<R>(a) < static_cast<R>(b) ? static_cast<R>(a) : static_cast<R>(b); } \
     inline R max(A a, B b) { return static_cast<R>(a) > static_cast<R>(b) ? static_cast<R>(a) : static_cast<R>(b); }

@@ -1,9 +1,7 @@
-// A worker: one OS thread of the pool, which runs one block at a time.
-//
-// A fiber runs threads of the block one after another until one of them has to wait. Then the worker switches to a
-// fiber whose thread may continue, or to an idle fiber, which takes the block's next thread. A block that never waits
-// is therefore a plain loop, and any other block costs one switch per thread and wait. If no thread can continue
-// although some have not exited, the block is deadlocked, and the launch fails.
+// A worker: one OS thread of the pool, which runs one block at a time. A fiber runs threads of the block one after
+// another until one has to wait. Then the worker switches to a fiber whose thread may continue, or to an idle fiber,
+// which takes the block's next thread. A block that never waits is a plain loop, any other costs a switch per thread
+// and wait. If none can continue although some have not exited, the block is deadlocked, and the launch fails.
 #pragma once
 
 #include <errno.h>
@@ -98,8 +96,7 @@ class Worker {
     void work(Job& job) {
         job_ = &job;
 #if defined(GPUPC_TSAN)
-        // All stacks are allocated now, because the sanitizer would attribute a later allocation to the running CUDA
-        // thread.
+        // Stacks are allocated now, as the sanitizer would attribute a later allocation to the running CUDA thread.
         const size_t needed = job.block.x * job.block.y * job.block.z;
         while (shadows_.size() < needed) shadows_.push_back(__tsan_create_fiber(0));
 #else
@@ -107,8 +104,7 @@ class Worker {
 #endif
         while (fibers_.size() < needed)
             if (!add_fibers()) return;
-        // Each launch allocates exactly its shared memory, so that the address sanitizer detects accesses beyond its
-        // end.
+        // Each launch allocates exactly its shared memory, so the address sanitizer detects accesses beyond its end.
         void* shared = nullptr;
         if (posix_memalign(&shared, 64, std::max<size_t>(job.shared_bytes, 1)) != 0) {
             job.fail("no host memory for " + std::to_string(job.shared_bytes) + " bytes of shared memory");
@@ -221,8 +217,7 @@ class Worker {
         warp.lane[lane] = self;
         warp.waiting |= 1u << lane;
 #if defined(GPUPC_TSAN)
-        // Among the operations of a warp only __syncwarp orders memory.
-        const unsigned lowest = __builtin_ctz(mask);
+        const unsigned lowest = __builtin_ctz(mask);  // Among the operations of a warp only __syncwarp orders memory.
         unsigned char& turn = warp_turn_[linear / kWarp][lowest];
         char* const order = &warp_order_[linear / kWarp][lowest][turn & 1];
         if (kind == kSyncwarp) __tsan_release(order);
@@ -275,8 +270,7 @@ class Worker {
  private:
     bool take_blocks() {
 #if defined(GPUPC_TSAN)
-        // Blocks are assigned in turn rather than on request, so that consecutive blocks always run on different OS
-        // threads.
+        // Blocks are assigned in turn, not on request, so that consecutive blocks always run on different OS threads.
         block_ = next_block_;
         blocks_end_ = block_ + 1;
         next_block_ += job_->workers;
@@ -479,7 +473,6 @@ class Worker {
 
     const unsigned index_;
     const size_t stack_bytes_;
-
     Job* job_ = nullptr;
     unsigned long long block_ = 0, blocks_end_ = 0;  // the blocks that this worker has taken and not run
     bool finished_ = false, abandoned_ = false;

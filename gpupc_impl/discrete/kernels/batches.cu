@@ -1,11 +1,8 @@
-// Levels from 1 on, many tests of an edge at a time. A batch consists of tests whose sets share all members but the
-// last.
-//
-// The tables of a batch are one product of bit matrices for each stratum of the common members. A row of the product is
-// a category of Vi and one of Vj within the stratum, a column is a category of a last member, and an entry, the number
-// of samples that have both, is a cell of that member's table. The planes of Vi, Vj and the common members are thus
-// combined once for all tests of the batch, and tensor cores do the counting. Consecutive sets in lexicographic order
-// form a batch.
+// Levels from 1 on, many tests of an edge at a time: a batch, whose sets share all members but the last. The tables of
+// a batch are one product of bit matrices for each stratum of the common members. A row of the product is a category of
+// Vi and one of Vj within the stratum, a column is a category of a last member, and an entry, the number of samples
+// that have both, is a cell of that member's table. The planes of Vi, Vj and the common members are thus combined once
+// for all tests of the batch, and tensor cores do the counting. Consecutive sets in lexicographic order form a batch.
 //
 // A crew (a warp or a whole block) makes the batches of an edge one after the other. Each lane decides one test of the
 // batch, and in the product it holds the entries that the tensor core assigns to it. The terms of a statistic are added
@@ -41,8 +38,7 @@ struct Crew {
         });
     }
 
-    // Stores the count of a crew of one warp, or adds a warp's count to the total of a larger crew, which is zero at
-    // first.
+    // Stores the count of a crew of one warp, or adds a warp's count to the total of a larger crew, zero at first.
     __device__ __forceinline__ static void put(unsigned& count, unsigned sum) {
         if (!BLOCK_AN_EDGE) {
             count = sum;
@@ -150,8 +146,7 @@ struct Reader {
           own(threadIdx.x % 4) {}
     __device__ __forceinline__ unsigned place(int plane) const { return static_cast<unsigned>(plane) * words + own; }
 
-    // The positions of the group's column in each tile. Columns are clamped to the last one; the counts beyond are
-    // unused.
+    // The positions of the group's column in each tile. Columns are clamped; counts beyond the last are unused.
     template <int ACROSS>
     __device__ __forceinline__ void columns(const Common& common, const Room& room, unsigned (&places)[ACROSS]) const {
 #pragma unroll
@@ -161,9 +156,8 @@ struct Reader {
     }
 };
 
-// Counts on tensor cores if the cells of a stratum fit into a tile's rows. STRATA strata and up to ACROSS tiles of
-// columns are counted at a time. Each step issues all its loads before it uses the first one, so that their latencies
-// overlap.
+// Counts on tensor cores if the cells of a stratum fit into a tile's rows. STRATA strata and up to ACROSS tiles are
+// counted at a time. Each step issues all its loads before it uses the first one, so that their latencies overlap.
 template <class Crew, int STRATA, int ACROSS>
 __device__ __forceinline__ void count_strata(const Variables& variables, const Common& common, const Room& room) {
     const Reader reader(variables);
@@ -302,8 +296,7 @@ __device__ __forceinline__ void list_columns(const Variables& variables, const R
     });
 }
 
-// Counts all strata of a batch, and writes the strata's terms of the statistics and the adjusted degrees of freedom of
-// the tests.
+// Counts a batch's strata, and writes their terms of the statistics and the tests' adjusted degrees of freedom.
 template <class Crew>
 __device__ __forceinline__ void write_parts(const DiscreteSearch& search, const Variables& variables,
                                             const Common& common, const Room& room) {

@@ -9,10 +9,8 @@ struct Batches {
     int words;       // the number of counts of the strata that are counted at once, with sums of columns
     int parts;       // the number of terms of all strata in the statistics of a batch's tests
     int splits;      // the number of blocks that share the sets of an edge
-
     // The distance between the counts of two strata, an odd number, so that lanes have few bank conflicts.
     __device__ __forceinline__ static int stride(const Shape& shape) { return static_cast<int>(shape.block()) | 1; }
-
     // Returns whether a table is small enough for a batch; `last` is the number of categories of the set's last member.
     __device__ __forceinline__ bool fit(const Shape& shape, int last) const {
         return shape.strata * shape.rows * shape.columns <= cells &&
@@ -20,8 +18,7 @@ struct Batches {
                static_cast<unsigned long long>(stride(shape)) * last <= static_cast<unsigned long long>(words);
     }
 
-    // Returns whether the test of this set is made in a batch: its table is small enough, and all variables have
-    // planes.
+    // Whether this set's test is made in a batch: its table is small enough, and all variables have planes.
     __device__ __forceinline__ bool take(const Variables& variables, const Shape& shape, const int* members,
                                          int level) const {
         return cells != 0 && fit(shape, variables.categories[members[level - 1]]) &&

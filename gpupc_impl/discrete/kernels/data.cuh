@@ -14,8 +14,7 @@ constexpr int HOST_ROWS_AT_ONCE = 256;
 #include <immintrin.h>
 #endif
 
-// Functions that are instantiated for many sizes are inlined only on a GPU, because g++ takes five times as long if all
-// of them are inlined into one function.
+// Functions of many sizes are inlined only on a GPU, as g++ takes five times as long if one function inlines all.
 #define GPUPC_OF_SIZES __device__ __attribute__((noinline))
 constexpr bool HAS_WARPS = false;  // whether 32 consecutive threads run together
 

@@ -34,8 +34,7 @@ __device__ inline double natural_log(double x) {
         mantissa *= 0.5;
         exponent += 1.0;
     }
-    // 2 atanh(f) with |f| < 0.172.
-    const double f = (mantissa - 1.0) / (mantissa + 1.0), square = f * f;
+    const double f = (mantissa - 1.0) / (mantissa + 1.0), square = f * f;  // 2 atanh(f) with |f| < 0.172.
     double sum = 0.0;
     for (int k = 25; k >= 3; k -= 2) sum = fma(sum, square, 1.0 / k);
     return fma(exponent, LN2_HIGH, fma(exponent, LN2_LOW, 2.0 * f * fma(sum, square, 1.0)));
@@ -105,8 +104,7 @@ struct DiscreteSearch {
         return !workload && best.settled(i, j, key);
     }
 
-    // Decides the test of the set that `key` encodes, by the sum of the terms of its statistic. `df` are the adjusted
-    // degrees of freedom, which are unused under the full rule.
+    // Decides the test of the set of `key` by the sum of its statistic's terms; `df` is for the adjusted rule.
     __device__ __forceinline__ void decide(const Shape& shape, double sum, unsigned long long df,
                                            unsigned long long key) const {
         const int i = shape.low, j = shape.high;

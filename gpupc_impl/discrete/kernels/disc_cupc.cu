@@ -1,8 +1,6 @@
 // disc-cupc, the baseline of gpuPC (section 4.1): the strategy of cuPC-E, in which each thread makes a test with its
-// own table.
-//
-// Every thread counts all samples into its table and adds up the statistic alone, so threads never wait for each other.
-// But the device needs as many tables as it has threads, each as large as the level's largest.
+// own table. Every thread counts all samples into its table and adds up the statistic alone, so threads never wait for
+// each other. But the device needs as many tables as it has threads, each as large as the level's largest.
 #include "discrete/kernels/level.cuh"
 #include "discrete/kernels/planes.cuh"
 #include "discrete/kernels/samples.cuh"
@@ -11,8 +9,7 @@
 // paper. A kernel with malloc reserves a heap on the device, so the two are different kernels.
 enum Allocation { AHEAD, IN_KERNEL };
 
-// The location of the threads' tables: tables of up to `shared_cells` cells are in shared memory, larger ones in device
-// memory.
+// The threads' tables: those of up to `shared_cells` cells are in shared memory, larger in device memory.
 struct Tables {
     unsigned* first;           // null if all tables fit into shared memory; not read by kernels that allocate
     unsigned long long cells;  // the cells of a thread's table in device memory
@@ -28,8 +25,7 @@ struct Tables {
         return table;
     }
 
-    // Returns a thread's table. `thread` is its number in the grid, `here` in the block, whose tables begin at
-    // `shared`.
+    // A thread's table. `thread` is its number in the grid, `here` in the block, with tables from `shared` on.
     __device__ __forceinline__ unsigned* of(const Shape& shape, unsigned* shared, unsigned long long thread,
                                             int here) const {
         if (shape.cells() <= shared_cells) return shared + static_cast<unsigned long long>(here) * shared_cells;
@@ -60,8 +56,7 @@ __device__ void make_test_alone(const DiscreteSearch& search, const Data<Code>& 
     search.decide(shape, total, df, key);
 }
 
-// Level 0 (cuPC, Algorithm 3): a thread tests one pair, or several pairs one after the other. Grid (up to
-// ceil(p / 32), up to p), block (32).
+// Level 0 (cuPC, Algorithm 3): a thread tests pairs in turn. Grid (up to ceil(p / 32), up to p), block (32).
 template <class Code, Allocation ALLOCATION>
 __global__ void __launch_bounds__(MAX_THREADS, 1)
     disc_cupc_level_zero(const __grid_constant__ Data<Code> data, const __grid_constant__ DiscreteSearch search,

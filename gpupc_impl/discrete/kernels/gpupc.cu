@@ -1,10 +1,8 @@
-// gpuPC (sections 3.3 and 3.4): delta threads make a contingency table together.
-//
-// A test counts the samples of every cell, adds up the terms of each stratum, and then the strata in chunks. With one
-// thread per test, as in cuPC, each thread would need a table; a team of threads needs only one, which fits into shared
-// memory if it is small. Each step of a test is divided among the threads of its team, and ends with a barrier of the
-// block: the counting by samples or words of planes, the statistic by strata or, of small tables, by cells. Additions
-// of floating point numbers keep one order whatever the number of threads.
+// gpuPC (sections 3.3 and 3.4): delta threads make a table together. A test counts the samples of every cell, adds up
+// the terms of each stratum, and then the strata in chunks. With a thread per test, as in cuPC, each would need a
+// table; a team needs only one, which fits into shared memory if it is small. Each step of a test is divided among the
+// threads of its team, and ends with a barrier of the block: the counting by samples or words of planes, the statistic
+// by strata or, of small tables, by cells. Additions keep one order whatever the number of threads.
 #include "discrete/kernels/batches.cuh"
 #include "discrete/kernels/level.cuh"
 #include "discrete/kernels/pair_tables.cuh"
@@ -31,8 +29,7 @@ struct Places {
 };
 
 // The ways in which a launch may make its tests. With FEW_WAYS, tables are only counted by samples, and terms are only
-// added up stratum by stratum. That kernel takes less time to compile, so a search begins with it. Counts and sums are
-// the same.
+// added up stratum by stratum. It compiles faster, so a search begins with it. Counts and sums are the same.
 enum Ways { ALL_WAYS, FEW_WAYS };
 
 // Optional data that reduce the work of a test with a table in shared memory; zeros if there are none.
@@ -61,8 +58,7 @@ __device__ __forceinline__ void make_test(const DiscreteSearch& search, const Da
     const bool any_completed = MAY_SHORTEN && shortcuts.any_completed;
     const bool completed = testing && any_completed && unit.completed != 0;
     double* const terms = shortcuts.terms;
-    // The terms are computed in parallel only if there is one chunk: with more strata every thread has a stratum
-    // anyway.
+    // Terms are parallel only in one chunk: with more strata every thread has a stratum anyway.
     const bool by_terms = MAY_SHORTEN && strata <= CHUNK &&
                           strata * shape.rows * shape.columns <= static_cast<unsigned>(shortcuts.most_terms);
     if (testing) {

@@ -29,10 +29,9 @@ __global__ void begin_level(const __grid_constant__ BitGraphs graphs, int before
     }
 }
 
-// Returns an upper bound on the cells of row i's tables, with the sums of their columns. The bound is the product c of
-// |Vi| and the level + 1 largest numbers of categories among its neighbours, plus c divided by the smallest number of
-// categories of Vi and its neighbours. `by_categories`: the variables in descending order of their numbers of
-// categories.
+// An upper bound on the cells of row i's tables, with the sums of their columns. The bound is the product c of |Vi| and
+// the level + 1 largest numbers of categories among its neighbours, plus c divided by the smallest number of categories
+// of Vi and its neighbours. `by_categories`: the variables by descending number of categories.
 __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int level, const int* categories,
                                             const int* by_categories) {
     unsigned long long cells = categories[i];
@@ -57,8 +56,7 @@ __device__ unsigned long long largest_table(const BitRow& row, int p, int i, int
 
 // Makes the graph `after` of the edges of graph `before` (-1: all pairs) that have no key, and what the next level
 // needs: row_cells, upper bounds on the cells of each row's tables, and busy_rows, the rows that have tests, in any
-// order. Writes the sums of the level to its row of graphs.counters. `counters` has the numbers of its tests, and is
-// reset to zeros.
+// order. Writes the level's sums to its row of graphs.counters. `counters` has its tests' numbers, and is reset.
 __global__ void finish_level(const __grid_constant__ BitGraphs graphs, const __grid_constant__ BestKeys best,
                              int before, int after, int level, unsigned long long* counters, const int* categories,
                              const int* by_categories, unsigned long long* row_cells, int* busy_rows) {
@@ -149,7 +147,6 @@ __global__ void list_removed(const __grid_constant__ BitGraphs graphs, const __g
 }
 
 // --- the workload of gpuPC, section 4.1 ----------------------------------------------------------------------------
-
 // Counts the neighbours with a larger index of each variable in graph `before` (-1: all pairs).
 __global__ void count_upper(const __grid_constant__ BitGraphs graphs, int before, int* upper) {
     const WarpRows rows(graphs.p);

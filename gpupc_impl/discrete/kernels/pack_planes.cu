@@ -1,7 +1,6 @@
-// Makes the planes of all categories: bit k of a category's plane is set if sample k has that category.
-//
-// A warp reads the codes of 64 samples once, two a lane, and a ballot for each category gives a word of its plane.
-// Grid (any, up to p), block (warps).
+// Makes the planes of all categories: bit k of a category's plane is set if sample k has that category. A warp reads
+// the codes of 64 samples once, two a lane, and a ballot for each category gives a word of its plane. Grid (any, up to
+// p), block (warps).
 #include "discrete/kernels/data.cuh"
 #include "engine/kernels/warp.cuh"
 

@@ -3,8 +3,7 @@
 
 #include "discrete/kernels/data.cuh"
 
-// A stratum is counted in tiles of up to TILE x TILE cells, whose counts stay in registers.
-constexpr int TILE = 4;
+constexpr int TILE = 4;  // A stratum is counted in tiles of up to TILE x TILE cells, whose counts stay in registers.
 
 // The planes of the categories of S that define a stratum.
 struct Stratum {
@@ -122,11 +121,9 @@ __device__ __forceinline__ bool has_planes(const Variables& variables, const Sha
     return all_have_planes(variables, shape, members, level);
 }
 
-// Counts a table, or all of it except the last `omitted` categories of Vi, Vj and S[0].
-//
-// The warps of the team are divided among the strata; warps with the same strata, and the threads of a warp, are
-// divided among the words. The warps therefore read the planes of Vi and Vj at about the same time, and few of them add
-// to the same cell.
+// Counts a table, or all of it except the last `omitted` categories of Vi, Vj and S[0]. The warps of the team are
+// divided among the strata; warps with the same strata, and the threads of a warp, are divided among the words. They
+// therefore read the planes of Vi and Vj at about the same time, and few add to one cell.
 __device__ __forceinline__ void count_planes(const Variables& variables, const Shape& shape, const int* members,
                                              int level, const Team& all, unsigned* table, int omitted = 0) {
     const unsigned long long* const columns = variables.plane(shape.high, 0);

@@ -1,10 +1,8 @@
-// Level 0 for all pairs whose tables are counted by planes.
-//
-// The cell of category a of Vi and category b of Vj is the number of samples with both, which is the number of bits
-// that are set in both planes. All tables of all pairs are therefore the product of the matrix of planes with its
-// transpose, in which a product of two bits is their AND and a sum counts them. A block counts a tile of 64 x 64
-// planes, which reads each plane once for 64 others; on a GPU tensor cores multiply, on the host a core keeps 4 x 4
-// counts in vector registers. `decide_pairs` then computes the statistic of each table, a thread a pair.
+// Level 0 for all pairs whose tables are counted by planes. The cell of category a of Vi and b of Vj is the number of
+// samples with both, the number of bits set in both planes. All tables are therefore the product of the matrix of
+// planes with its transpose, in which a product of two bits is their AND and a sum counts them. A block counts a tile
+// of 64 x 64 planes, which reads each plane once for 64 others; on a GPU tensor cores multiply, on the host a core
+// keeps 4 x 4 counts in vector registers. `decide_pairs` then computes each table's statistic, a thread a pair.
 #include "discrete/kernels/bit_product.cuh"
 #include "discrete/kernels/decide.cuh"
 #include "discrete/kernels/pair_tables.cuh"
@@ -37,7 +35,6 @@ constexpr int EACH = 4;  // planes along a side of the counts that stay in regis
 
 struct Corner {
     Counts counts[EACH][EACH] = {};
-
     void add(const Bits (&rows)[EACH], const Bits (&columns)[EACH]) {
         for (int a = 0; a < EACH; ++a) {
             for (int b = 0; b < EACH; ++b) counts[a][b] += count_bits(rows[a] & columns[b]);
@@ -45,8 +42,7 @@ struct Corner {
     }
 };
 
-// The number of words that are processed at a time: those of 2 * PRODUCT_TILE planes fit into a core's L2 cache, and
-// those of 2 * EACH planes into its L1 cache.
+// The words processed at a time: those of 2 * PRODUCT_TILE planes fit into a core's L2 cache, of 2 * EACH into its L1.
 constexpr int HOST_STEP = 512;
 
 // Counts the tables of the band. Grid (tiles of columns, tiles of rows), block (1).
@@ -92,8 +88,7 @@ __global__ void plane_products(const __grid_constant__ Products product) {
 
 #else
 
-// With this padding, groups of lanes have few bank conflicts.
-constexpr int PADDED_STEP = PRODUCT_STEP + 4;
+constexpr int PADDED_STEP = PRODUCT_STEP + 4;  // With this padding, groups of lanes have few bank conflicts.
 constexpr int ACROSS = PRODUCT_TILE / WARPS_ACROSS / COLUMNS;  // tensor core tiles of a warp, side by side
 static_assert(WARPS_DOWN * ROWS == PRODUCT_TILE, "a warp has one tensor core tile down");
 

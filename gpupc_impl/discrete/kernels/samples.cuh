@@ -61,7 +61,6 @@ __device__ __forceinline__ void count_samples(const Data<Code>& data, const Shap
 }
 
 // --- in shared memory ----------------------------------------------------------------------------------------------
-
 // The codes of consecutive samples that a thread loads in one instruction.
 struct __align__(16) Codes {
     unsigned words[4];
@@ -70,8 +69,7 @@ struct __align__(16) Codes {
 // The number of variables whose codes are loaded before the first code is used, so that the loads overlap.
 constexpr int VARIABLES_AT_ONCE = 4;
 
-// Adds `stride` times each 8-bit code to the number of its sample's cell. A word of `cells` holds two numbers of 16
-// bits; the order of the samples does not matter.
+// Adds `stride` times each 8-bit code to its sample's cell number; `cells` words hold two of 16 bits, in any order.
 __device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, unsigned (&cells)[8]) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -87,8 +85,7 @@ __device__ __forceinline__ void add_codes(const Codes& codes, unsigned stride, u
 }
 
 // Up to VARIABLES_AT_ONCE of a test's variables Vj, Vi, S[0], S[1], ..., from number `from` on, with the factor by
-// which a code of each adds to the number of a cell. `stride` is the factor of the first, and then of the next group's
-// first.
+// which a code of each adds to the number of a cell. `stride` is the factor of the first, then of the next group's.
 template <class Code>
 struct Group {
     const Code* codes[VARIABLES_AT_ONCE];

@@ -5,8 +5,7 @@
 
 #include "discrete/kernels/decide.cuh"
 
-// The numbers of values of a digit. A pass of the radix sort orders by one digit, and each thread of the team counts
-// how often each value of the digit occurs.
+// The values of a digit. A pass of the radix sort orders by one digit, of whose values each thread counts occurrences.
 constexpr int CUDA_DIGITS = 16, HOST_DIGITS = 256;
 #ifdef GPUPC_HOST
 constexpr int DIGIT_BITS = 8;
@@ -76,10 +75,9 @@ __device__ void number_cells(const Data<Code>& data, const Shape& shape, const i
     }
 }
 
-// A stratum's part of the statistic, as stratum_statistic computes it, from the sorted cells of its samples,
-// cells[start] to cells[stop - 1]. `base` is the number of the stratum's first cell; `used` has room for as many
-// columns as there are samples: for each column that occurs, its number in the upper 32 bits and its sum in the lower
-// 32 bits.
+// A stratum's part of the statistic, as by stratum_statistic, from the sorted cells of its samples, cells[start] to
+// cells[stop - 1]. `base` is the number of the stratum's first cell; `used` has room for as many columns as there are
+// samples: for each column that occurs, its number in the upper 32 bits and its sum in the lower.
 __device__ double sorted_stratum(const Rules& rules, int columns, unsigned long long base,
                                  const unsigned long long* cells, int start, int stop, unsigned long long* used,
                                  unsigned long long& df) {
@@ -130,8 +128,7 @@ __device__ double sorted_stratum(const Rules& rules, int columns, unsigned long 
     return sum;
 }
 
-// Sorts the cell numbers of the team, which have up to `bits` bits and are below `end`, by a radix sort that begins
-// with the least significant digit.
+// Sorts the team's cell numbers of `bits` bits, below `end`, by a radix sort from the least significant digit.
 __device__ __forceinline__ void sort_cells(Sorting& sorting, const Team& team, bool testing, unsigned long long end,
                                            int bits) {
     unsigned *const counts = sorting.counts, *const totals = sorting.totals;

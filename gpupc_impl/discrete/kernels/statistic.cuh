@@ -12,9 +12,8 @@ struct Rules {
     bool adjusted;       // whether degrees of freedom count the rows and columns that occur
 };
 
-// Returns x / y, correctly rounded, for a finite x and a y far from the ends of the range of doubles. These are the
-// instructions of a division without its branches for special operands; without branches several divisions overlap.
-// tests/gpu compares the results.
+// Returns x / y, correctly rounded, for a finite x and a y far from the ends of the range of doubles. It is a division
+// without branches for special operands, so that several overlap. tests/gpu compares the results.
 __device__ __forceinline__ double quotient(double x, double y) {
 #ifdef GPUPC_HOST
     return x / y;
@@ -38,8 +37,7 @@ __device__ __forceinline__ double chi_square_term(unsigned count, unsigned row, 
     return quotient(difference * difference, expected);
 }
 
-// A cell's term of half of G-square, N log(N / E). It is computed from a table of the logarithms of whole numbers,
-// which is the same for all methods.
+// A cell's term of half of G-square, N log(N / E), from a table of logarithms that is the same for all methods.
 __device__ __forceinline__ double g_square_term(const double* logs, unsigned count, unsigned row, unsigned column,
                                                 unsigned total) {
     const double observed = logs[count] + logs[total];
@@ -120,8 +118,7 @@ __device__ __forceinline__ void sum_columns(const Shape& shape, const Team& team
     });
 }
 
-// Writes, for each cell of a table that has the sums of its columns, the term that stratum_statistic adds; 0 for a cell
-// that it skips.
+// Writes, for each cell of a table with sums of columns, the term that stratum_statistic adds; 0 where it skips one.
 __device__ __forceinline__ void compute_terms(const Rules& rules, const Shape& shape, const Team& team,
                                               const unsigned* table, double* terms) {
     const int columns = shape.columns;
@@ -144,8 +141,7 @@ __device__ __forceinline__ void compute_terms(const Rules& rules, const Shape& s
     });
 }
 
-// Adds up the terms of each stratum to the value that stratum_statistic returns, and writes the sum in the place of the
-// stratum's first term.
+// Adds up each stratum's terms to what stratum_statistic returns, and writes the sum over the first term.
 __device__ __forceinline__ void sum_terms(const Rules& rules, const Shape& shape, const Team& team,
                                           const unsigned* table, double* terms, unsigned long long& df) {
     const int rows = shape.rows, columns = shape.columns, block = static_cast<int>(shape.block());

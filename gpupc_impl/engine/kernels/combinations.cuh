@@ -38,9 +38,8 @@ __device__ __forceinline__ int largest_binomial(const Binomials& binomial, int k
     return low;
 }
 
-// Computes the t-th combination of `level` out of n, ascending (cuPC, Algorithm 6). Instead of the algorithm's linear
-// scans, it counts the combinations that follow rather than those that precede, which turns each sum of Equation 2 into
-// one binomial.
+// Computes the t-th combination of `level` out of n, ascending (cuPC, Algorithm 6). Instead of its linear scans, it
+// counts the combinations that follow, not those that precede, which turns each sum of Equation 2 into one binomial.
 __device__ __forceinline__ void unrank_combination(const Binomials& binomial, int n, int level, unsigned long long t,
                                                    int* positions) {
     unsigned long long following = binomial(n, level) - 1 - t;

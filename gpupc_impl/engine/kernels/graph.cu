@@ -32,8 +32,7 @@ __device__ T block_sum(T own) {
     return total;
 }
 
-// Stores the degree of the block's variable; adds it to totals[0], and to the maximum totals[1]. All threads of the
-// block must call it.
+// Stores the variable's degree; adds it to totals[0] and the maximum totals[1]. The whole block must call it.
 __device__ void count_degree(const unsigned char* adjacency, int p, int* degrees, unsigned long long* totals) {
     const int i = blockIdx.x, degree = block_sum(Segment(p).count(adjacency + static_cast<long long>(i) * p));
     if (threadIdx.x == 0) {
@@ -63,8 +62,7 @@ constexpr int ROW_THREADS = 128;  // The number of threads in a block that proce
 __device__ int counted_before(int own) {
     __shared__ int counts[2][ROW_THREADS];
     const int thread = threadIdx.x;
-    // This is an inclusive scan (Hillis and Steele, the paper's reference [37]).
-    int side = 0;
+    int side = 0;  // This is an inclusive scan (Hillis and Steele, the paper's reference [37]).
     counts[0][thread] = own;
     for (int distance = 1; distance < ROW_THREADS; distance *= 2) {
         __syncthreads();
@@ -75,8 +73,7 @@ __device__ int counted_before(int own) {
     return counts[side][thread] - own;
 }
 
-// Compacts A_G to A'_G by a parallel scan: the neighbours of row i, ascending, begin at rows[i * stride]. Grid (p),
-// block ROW_THREADS.
+// Compacts A_G to A'_G by a parallel scan: neighbours ascend from rows[i * stride]. Grid (p), block ROW_THREADS.
 __global__ void compact(const unsigned char* adjacency, int p, int* rows, int stride) {
     const int i = blockIdx.x;
     const unsigned char* flags = adjacency + static_cast<long long>(i) * p;

@@ -8,8 +8,7 @@ struct GridBarrier {
     unsigned long long* arrived;
     unsigned long long expected = 0;
 
-    // Waits for all threads of the grid, every one of which must call it. Writes before the barrier are then visible to
-    // all threads.
+    // Waits for all threads of the grid, every one of which must call it. Writes before it are then visible to all.
     __device__ __forceinline__ void wait() {
         expected += gridDim.x;
         __syncthreads();

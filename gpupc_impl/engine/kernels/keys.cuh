@@ -1,9 +1,7 @@
-// Keys of separating sets, and the rule of one answer.
-//
-// An edge's best key identifies the separating set found for the edge. Bit 62 is the side (0: S is from adj(i), 1: from
-// adj(j), i < j), and the bits below it are the rank of S in its row. The smallest key is that of the set which a
-// serial PC-stable finds first, so storing keys with atomicMin makes the answer independent of the order in which
-// threads arrive.
+// Keys of separating sets, and the rule of one answer. An edge's best key identifies its separating set. Bit 62 is the
+// side (0: S is from adj(i), 1: from adj(j), i < j), and the bits below it are the rank of S in its row. The smallest
+// key is that of the set which a serial PC-stable finds first, so storing keys with atomicMin makes the answer
+// independent of the order in which threads arrive.
 #pragma once
 
 #include "backends/simt/portable.cuh"
@@ -33,11 +31,8 @@ struct BestKeys {
     unsigned long long* keys;  // (p, p), symmetric
     int p;
     bool first_come;  // whether the papers' rule holds instead of the canonical one; see settled
-
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * p + j; }
-
     __device__ __forceinline__ unsigned long long found(int i, int j) const { return load_relaxed(&keys[cell(i, j)]); }
-
     __device__ __forceinline__ bool settled(unsigned long long found, unsigned long long key) const {
         return ::settled(first_come, found, key);
     }

@@ -9,7 +9,6 @@ struct Rows {
     const int* degrees;     // (p): the number of neighbours of each variable
     Binomials binomial;
     int p, stride;
-
     __device__ __forceinline__ const int* of(int i) const { return neighbours + static_cast<long long>(i) * stride; }
 };
 

@@ -1,13 +1,11 @@
-// The best sets of level 1 of chosen pairs, from standardised samples.
-//
-// A library's matrix products screen all variables, and the few that may be the best one are tested by the correlations
-// of fixed_order.cuh. The answer is therefore that of these correlations, whatever the order in which the library adds.
+// The best sets of level 1 of chosen pairs, from standardised samples. A library's matrix products screen all
+// variables, and the few that may be the best one are tested by the correlations of fixed_order.cuh. The answer is
+// therefore that of these correlations, whatever the order in which the library adds.
 #include "engine/kernels/warp.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 #include "gaussian/kernels/fixed_order.cuh"
 
-// The residual variance below which products do not decide.
-constexpr double LEAST_VARIANCE = 1e-3;
+constexpr double LEAST_VARIANCE = 1e-3;  // The residual variance below which products do not decide.
 
 struct Search {
     const double* samples;   // (m, p), standardised
@@ -15,16 +13,14 @@ struct Search {
     int m, p;
     double error;  // upper bound on the difference of a product from its correlation
     double critical_zero, critical_one, residual_tolerance;
-
     __device__ double correlation(int i, int j) const { return fixed_order_correlation(samples, m, p, i, j); }
 };
 
 // What products tell of r^2 given a variable: it is at least `low`, which is infinite if the variable surely is in no
-// set of the pair, and at most `high`, which is infinite unless the variable surely is one.
-//
-// With products within e of the correlations, r_ik^2 is within 3 e of its value, the residual variances v and w too,
-// and the residual covariance c within 4 e. With h = min(v, w), |c| <= (v w)^(1/2) and h <= (v w)^(1/2), c^2 / (v w)
-// then changes by at most (8 e + 7 e) / h to first order; the bound below is twice as large.
+// set of the pair, and at most `high`, which is infinite unless the variable surely is one. With products within e of
+// the correlations, r_ik^2 is within 3 e of its value, the residual variances v and w too, and the residual covariance
+// c within 4 e. With h = min(v, w), |c| <= (v w)^(1/2) and h <= (v w)^(1/2), c^2 / (v w) then changes by at most (8 e +
+// 7 e) / h to first order; the bound below is twice as large.
 struct Bounds {
     double low, high;
 

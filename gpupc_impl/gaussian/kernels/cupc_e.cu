@@ -1,5 +1,4 @@
-// cuPC-E (cuPC, section 3.3, Algorithm 4) and the two baselines (section 5.3), in which a thread tests an edge with one
-// set after another.
+// cuPC-E (cuPC, section 3.3, Algorithm 4) and two baselines (section 5.3), where a thread tests an edge set by set.
 #include "gaussian/kernels/search.cuh"
 
 // Makes tests number first, first + step, ... of the edge between row.i and its neighbour at `position` (cuPC,
@@ -45,8 +44,7 @@ __global__ void __launch_bounds__(MOST_THREADS, BLOCKS_AT_ONCE<Size>)
     }
 }
 
-// Baseline 2: a block takes an edge, and its threads, more than those of cupc_e, make the tests of the edge in
-// parallel. Grid (p, n'), block (threads).
+// Baseline 2: a block takes an edge, whose tests its threads make in parallel. Grid (p, n'), block (threads).
 template <class Size>
 __global__ void __launch_bounds__(1024)
     baseline_2(const __grid_constant__ Rows rows, const __grid_constant__ Search search, bool use_shared) {

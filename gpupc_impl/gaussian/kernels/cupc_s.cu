@@ -1,10 +1,9 @@
 // cuPC-S (cuPC, section 3.4, Algorithm 5): a thread takes a set S, which the tests of all edges of the row share.
 #include "gaussian/kernels/search.cuh"
 
-// The stretches of a row in which a thread may still find an edge that is not settled. A row is divided into at most 64
-// stretches, whose length is a power of two. An edge that is settled for a thread stays settled, since the keys of the
-// thread's sets ascend. Most rows lose nearly all edges to their first sets, so a thread skips most stretches after a
-// few sets.
+// The stretches of a row in which a thread may still find an edge that is not settled. A row has at most 64 stretches,
+// whose length is a power of two. An edge that is settled for a thread stays settled, since the keys of the thread's
+// sets ascend. Most rows lose nearly all edges to their first sets, so a thread skips most stretches after a few sets.
 struct OpenEdges {
     unsigned long long stretches;  // a bit for each stretch: whether it is open
     int n, shift;

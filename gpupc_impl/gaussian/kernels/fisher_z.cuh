@@ -1,14 +1,11 @@
-// The Gaussian CI test (cuPC, sections 4.3 and 4.4) on a correlation matrix with ones on its diagonal.
-//
-// Every method decides with these functions, in this order of operations (the canonical evaluation of
-// docs/ci-tests.md), so that a test gives the same bits wherever it runs. Fused multiply-adds are explicit; compilers
-// are told not to contract other operations.
+// The Gaussian CI test (cuPC, sections 4.3 and 4.4) on a correlation matrix with ones on its diagonal. Every method
+// decides with these functions, in this order of operations (the canonical evaluation of docs/ci-tests.md), so that a
+// test gives the same bits wherever it runs. Fused multiply-adds are explicit; compilers must not contract others.
 #pragma once
 
 #include "backends/simt/portable.cuh"
 
-// The rank tolerance of Algorithm 7; gaussian/problem.py defines it and explains it. The other tolerances are
-// arguments, since they belong to the problem.
+// The rank tolerance of Algorithm 7, which gaussian/problem.py explains. Other tolerances belong to the problem.
 constexpr double PSEUDO_INVERSE_TOLERANCE = 1e-9;
 
 // Entry (a, b) of the symmetric correlation matrix. Neighbouring GPU threads have sets that differ in their last member
@@ -25,8 +22,7 @@ __device__ __forceinline__ double correlation(const double* C, int p, int a, int
 struct Residuals {
     double ii, jj, ij;
 
-    // Returns whether an endpoint has no variance left: the partial correlation is then 0/0, and the test separates
-    // nothing.
+    // Whether an end has no variance left: the partial correlation is then 0/0, and the test separates nothing.
     __device__ bool undefined(double residual_tolerance) const {
         if (residual_tolerance == 0.0) return (ii == 0.0) | (jj == 0.0);
         return (ii <= residual_tolerance) | (jj <= residual_tolerance);
@@ -56,8 +52,7 @@ __device__ __forceinline__ Residuals given_one(double r_ij, double r_ik, double 
 
 // The number of members of a conditioning set. A kernel of a single level knows it when it is compiled, so that loops
 // over members are unrolled and their numbers lie in registers. A kernel of several levels receives it at run time; a
-// search begins with such a kernel, since compiling a kernel for each level takes long. Both do the same operations in
-// the same order.
+// search begins with such a kernel, since compiling one for each level takes long. Both do the same in the same order.
 template <int L>
 struct Exactly {
     static constexpr int MOST = L;
@@ -76,12 +71,11 @@ struct UpTo {
 };
 
 // The tests given a set whose M2 = C[S, S] is near singular, with its Moore-Penrose inverse (cuPC, Algorithm 7). This
-// case is rare, so its code is not inlined and is separate from `ConditioningSet`, which is kept in registers.
-//
-// With M2^T M2 = F F^T, F of full column rank (line 1), and R = (F^T F)^-1 (line 2), the inverse is F R R F^T M2^T
-// (line 3). R F^T is the pseudo-inverse of F, so c_i^T M2^+ c_j is the product of two least-squares solutions, of
-// F x = c_i and F y = M2 c_j. Solving these by Gram-Schmidt, instead of forming R, halves the number of digits lost to
-// the condition number of F, which is as large as that of M2.
+// case is rare, so its code is not inlined and is separate from `ConditioningSet`, which is kept in registers. With
+// M2^T M2 = F F^T, F of full column rank (line 1), and R = (F^T F)^-1 (line 2), the inverse is F R R F^T M2^T (line 3).
+// R F^T is the pseudo-inverse of F, so c_i^T M2^+ c_j is the product of two least-squares solutions, of F x = c_i and F
+// y = M2 c_j. Solving these by Gram-Schmidt, instead of forming R, halves the number of digits lost to the condition
+// number of F, which is as large as that of M2.
 template <int MOST>
 struct PseudoInverse {
     int members[MOST];
@@ -211,8 +205,7 @@ __device__ __noinline__ Residuals PseudoInverse<MOST>::residuals(const double* C
     return h;
 }
 
-// A conditioning set S of `size` variables in ascending order. M2 of the set is factorised once for all tests that
-// share S and Vi.
+// A conditioning set S of `size` ascending variables. M2 is factorised once for all tests that share S and Vi.
 template <class Size>
 struct ConditioningSet {
     static constexpr int MOST = Size::MOST;

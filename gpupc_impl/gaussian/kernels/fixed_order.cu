@@ -1,7 +1,5 @@
-// Matrices of the correlations of fixed_order.cuh.
-//
-// Both backends compute a tile of entries at a time, and keep some samples of the tile's variables in fast memory: on a
-// GPU in shared memory, where a thread has 8 x 4 entries in registers, or 4 x 4 of a small tile.
+// Matrices of correlations by fixed_order.cuh. Both backends compute a tile at a time, with some samples of its
+// variables in fast memory, shared on a GPU, where a thread has 8 x 4 entries in registers, or 4 x 4 of a small tile.
 #include "gaussian/kernels/fixed_order.cuh"
 
 constexpr int SMALL_TILE = 32;  // rows and columns of a small tile
@@ -30,8 +28,7 @@ struct Target {
     int n_rows, n_columns;
 };
 
-// make_tile computes the tile of entries that begins at (first_row, first_column), from standardised samples (m, p).
-// All threads of the block must call it.
+// make_tile computes the tile at (first_row, first_column) of standardised samples (m, p). The whole block calls it.
 #ifdef GPUPC_HOST
 
 template <bool SMALL>
@@ -62,8 +59,7 @@ inline void make_tile(const double* samples, int m, int p, const Target& to, int
 
 #else
 
-// Queues an asynchronous copy to shared memory, or of 0 if the source does not exist. Devices before sm_80 copy at
-// once.
+// Queues an asynchronous copy to shared memory, or of 0 if there is no source. Devices before sm_80 copy at once.
 __device__ __forceinline__ void copy_in(double* shared, const double* global, bool there) {
 #if __CUDA_ARCH__ >= 800
     const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(shared));

@@ -1,13 +1,11 @@
 // Correlations whose bits do not depend on the backend, the tile, or the other entries that are computed with them.
 //
-// Entry (i, j) of standardised samples x is the sum over the samples s = 0, 1, ..., m - 1, in this order, of fused
-// multiply-adds:
+// Entry (i, j) of standardised samples x is the sum over s = 0, 1, ..., m - 1, in order, of fused multiply-adds:
 //
 //     sum = fma(x[s][i], x[s][j], sum)
 //
-// Every entry is computed by a single thread in this one order, and entry (j, i) has the same bits because products
-// commute. A correlation that is computed again on another machine therefore has the same bits, which no BLAS
-// guarantees.
+// Every entry is computed by one thread in this one order, and entry (j, i) has the same bits because products commute.
+// A correlation computed again on another machine therefore has the same bits, which no BLAS guarantees.
 #pragma once
 
 #include "backends/simt/portable.cuh"

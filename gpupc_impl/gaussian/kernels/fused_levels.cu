@@ -1,5 +1,4 @@
 // pair-scan, several levels in one cooperative launch, for small problems, where launches take longer than the work.
-//
 // The thread blocks of the launch wait for each other between the steps of a level. The steps, tests and lists of a
 // level are those of the kernels of one level (prefix_level.cuh, side_scan.cuh), in the same order. If the launch has
 // no memory for a level, it ends, and the host continues with launches of single levels.
@@ -33,8 +32,7 @@ struct LevelCursor {
     int *pairs, *sets;         // where the next level writes its removed pairs and their sets
     int ended;                 // the last level that was run
 
-    // Counts what level L left in the next graph, lists what it removed with list(before, after, pairs, sets), and
-    // advances to the next level.
+    // Counts what level L left, lists what it removed by list(before, after, pairs, sets), and advances to the next.
     template <int L, class F>
     __device__ __forceinline__ void end_level(const PairScan& s, F list) {
         const int left = (graph + 1) % GRAPHS_AT_ONCE;
@@ -63,8 +61,7 @@ __device__ __forceinline__ bool run_level(const PairScan& s, LevelCursor& at, do
     GPUPC_DYNAMIC_SHARED(double, shared);
     const int longest = at.most_degree;
     const long long of_warp = cells_of_warp(Exactly<L>(L), longest);
-    // These are the rules by which core/pc_stable.py, stop_reason, ends a search, and the limits of the table of
-    // binomials, of the ranks of sets and of shared memory.
+    // These are the rules of core/pc_stable.py, stop_reason, and limits of binomials, of ranks and of shared memory.
     if (longest - 1 < L || longest > s.widest || Binomials{s.binomials, s.widest}(longest, L) >= MOST_SETS ||
         of_warp > shared_cells) {
         return false;
@@ -125,24 +122,21 @@ __device__ __forceinline__ void write_result(const PairScan& s, int graph, int e
     merge_lists(lists, result.pairs, result.offsets, result.sizes, result.members);
 }
 
-// Estimates the number of tests of level 2 from the edges that level 1 left: a sixteenth of the tests that would be
-// made if all variables had the mean degree and no edge were removed. gaussian/fused_levels.py, tests_before, makes the
-// same estimate.
+// Estimates the number of tests of level 2 from the edges that level 1 left: a sixteenth of the tests if all variables
+// had the mean degree and no edge were removed. gaussian/fused_levels.py, tests_before, makes the same estimate.
 __device__ __forceinline__ double tests_expected(unsigned long long edges, int p) {
     const double degree = 2.0 * static_cast<double>(edges) / p;
     return static_cast<double>(edges) * degree * degree / 16;
 }
 
-// Runs levels `first` to `last`, which are in the range from FIRST to LAST. `graph` is the number of the graph before
-// level `first`, and critical[L - 2] is the critical r^2 of level L. If `first` is 1, pair_scan_one has made the tests
-// of level 1.
-//
-// Each level that is run writes its counters, and appends its list (see list_sets) to the lists of the levels before.
-// The counter ENDED of the level before `first` receives the time at which this launch begins; if `first` is 1, it has
-// the time at which pair_scan_one began. A level whose rows are too long for the shared memory or the table of
-// binomials is not run, nor are the levels after it. If `first` is 1, levels from 2 on are run only if level 1 leaves
-// at most `most_edges` edges and at most `most_tests` tests of level 2 are expected, and the launch writes `result`
-// after its last level. Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
+// Runs levels `first` to `last`, within FIRST to LAST. `graph` is the number of the graph before level `first`, and
+// critical[L - 2] is the critical r^2 of level L. If `first` is 1, pair_scan_one has made the tests of level 1. Each
+// level that is run writes its counters, and appends its list (see list_sets) to the lists of the levels before. The
+// counter ENDED of the level before `first` receives the time at which this launch begins; if `first` is 1, it has the
+// time at which pair_scan_one began. A level whose rows are too long for the shared memory or the table of binomials is
+// not run, nor are the levels after it. If `first` is 1, levels from 2 on are run only if level 1 leaves at most
+// `most_edges` edges and at most `most_tests` tests of level 2 are expected, and the launch writes `result` after its
+// last level. Cooperative launch: grid (any), block (warps), dynamic shared memory: `shared_bytes`.
 template <int FIRST, int LAST>
 __global__ void __launch_bounds__(128, 4)
     fused_levels(const __grid_constant__ PairScan s, const double* critical, int graph, int first, int last,

@@ -25,8 +25,7 @@ struct Levels {
     __device__ unsigned long long* totals(int level) const { return counters + (level & 1) * COUNTER_STRIDE + 3; }
 };
 
-// Compacts the graph at the start of level 1 into rows of neighbours, and sets all counters to zero. Grid (p), block
-// ROW_THREADS.
+// Compacts the graph of level 1 into rows of neighbours, and sets all counters to zero. Grid (p), block ROW_THREADS.
 __global__ void begin_level_one(const __grid_constant__ Levels levels) {
     const int i = blockIdx.x;
     if (i == 0) {
@@ -82,8 +81,7 @@ __global__ void end_level(const __grid_constant__ Levels levels, int level) {
     }
 }
 
-// Lists the edges that any level from 1 on removed, ascending, with the sizes and the members of their separating sets.
-// Grid (p), block ROW_THREADS.
+// Lists the edges removed from level 1 on, ascending, with their sets' sizes and members. Grid (p), block ROW_THREADS.
 __global__ void list_levels(const __grid_constant__ Levels levels, int* pairs, unsigned char* sizes, int* members) {
     const int i = blockIdx.x;
     if (levels.removed[i] == 0) return;

@@ -1,8 +1,6 @@
-// The tests of a pair at level 1 by one warp (engine/kernels/warp.cuh).
-//
-// The test of (i, j | k) is the same from either end, so one ascending scan over k serves both sides. A separating k in
-// adj(i) ends the scan; the first one in adj(j) is kept in case adj(i) has none. This scan yields the canonical
-// separating set without keys or atomics. Decisions have the bits of fisher_z.cuh.
+// The tests of a pair at level 1 by one warp (engine/kernels/warp.cuh). The test of (i, j | k) is the same from either
+// end, so one ascending scan serves both sides. A separating k in adj(i) ends it; the first in adj(j) is kept in case
+// adj(i) has none. It yields the canonical set without keys or atomics. Decisions have the bits of fisher_z.cuh.
 #pragma once
 
 #include "engine/kernels/bit_graph.cuh"
@@ -76,29 +74,25 @@ __device__ __forceinline__ unsigned separating(const double* c_i, const double* 
     return own;
 }
 
-// Returns a mask of those of the next `count` variables given which the test of Vi and Vj is undefined. This case is
-// rare, so the function is not inlined, which saves registers.
+// A mask of the next `count` variables given which the test of Vi and Vj is undefined. It is rare, so not inlined.
 __device__ __noinline__ unsigned undefined_given(const double* c_i, const double* c_j, int count,
                                                  double residual_tolerance) {
     return twins_among(c_i, count, residual_tolerance) | twins_among(c_j, count, residual_tolerance);
 }
 
-// An end of a pair: its row of the matrix and of the graph, and whether it has no variance left given some other
-// variable.
+// A pair's end: its row of the matrix and of the graph, and whether it has no variance left given another variable.
 struct PairEnd {
     const double* c;
     const unsigned* near;
     bool has_twin;
 };
 
-// Scans pairs with one warp.
 template <bool WITH_SMALLEST>
 struct PairScanner {
     int p, words;
     double critical_r_squared, residual_tolerance;
     unsigned long long own_tests = 0, own_undefined = 0;  // the tests so far in the words that this thread counts
     double least = NOTHING_TESTED;                        // WITH_SMALLEST: the smallest r^2 of the last pair
-
     __device__ __forceinline__ unsigned long long tests() const { return sum_of_words(own_tests); }
     __device__ __forceinline__ unsigned long long undefined() const { return sum_of_words(own_undefined); }
 

@@ -1,19 +1,15 @@
-// Level 1 on tiles of pairs, for graphs with many edges of which few are removed.
-//
-// Vk separates Vi and Vj where |r_ij - r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. If
-// few sets separate, nearly every test does not separate, which a bound in single precision shows in three
-// instructions. Only a test that the bound lets through is decided by the canonical evaluation (fisher_z.cuh) in double
-// precision; of the tests that do not separate, the bound lets about one in a hundred thousand through. The answer
-// therefore has the bits of every other method.
+// Level 1 on tiles of pairs, for graphs with many edges of which few are removed. Vk separates Vi and Vj where |r_ij -
+// r_ik r_jk| <= sqrt(c (1 - r_ik^2) (1 - r_jk^2)), c being the critical r^2. If few sets separate, nearly every test
+// does not separate, which a bound in single precision shows in three instructions. Only a test that the bound lets
+// through is decided by the canonical evaluation (fisher_z.cuh) in double precision; of the tests that do not separate,
+// the bound lets about one in a hundred thousand through. The answer therefore has the bits of every other method.
 //
 // Why the bound never rules out a set that separates: let u = 2^-24 be the relative error of one rounding. The left
 // side is off by at most 5 u (its two factors, r_ij and the difference, each of which is at most 2). The right side is
 // off by at most 9 u (two roots of 3.75 u each, their product, and the addition of SLACK, each of which is at most 1).
-// Adding SLACK = 16 u to the right side covers both.
-//
-// With a residual tolerance of zero, a correlation above one counts as its inverse, so a set also separates if the
-// right side is at most c times the left one. The error of that comparison is at most 7.5 u sqrt(c) + 11 u c, which
-// INVERSE_SLACK sqrt(c) covers.
+// Adding SLACK = 16 u to the right side covers both. With a residual tolerance of zero, a correlation above one counts
+// as its inverse, so a set also separates if the right side is at most c times the left one. The error of that
+// comparison is at most 7.5 u sqrt(c) + 11 u c, which INVERSE_SLACK sqrt(c) covers.
 //
 // A thread block takes a tile of TILE x TILE pairs of a `PairBlock`, and each of its SIDE x SIDE threads EACH x EACH
 // pairs, whose correlations stay in registers. The block processes the possible members of a set STEP at a time: it
@@ -56,18 +52,15 @@ __device__ __forceinline__ float root_of(double variance, float critical_r) {
     return square_root(critical_r * fabsf(static_cast<float>(variance)));
 }
 
-// The critical values of the bound.
 struct Critical {
     float r_squared, r, inverse_slack;
-
     __device__ __forceinline__ explicit Critical(double critical_r_squared)
         : r_squared(static_cast<float>(critical_r_squared)),
           r(sqrtf(r_squared)),
           inverse_slack(fmaf(INVERSE_SLACK, r, TINY)) {}
 };
 
-// Whether Vk may separate Vi and Vj; always true if Vk does separate them. WITH_TOLERANCE: whether the problem's
-// residual tolerance is above zero.
+// Whether Vk may separate Vi and Vj; true if it does. WITH_TOLERANCE: whether the residual tolerance is above 0.
 template <bool WITH_TOLERANCE>
 __device__ __forceinline__ bool may_separate(float r_ik, float r_jk, float r_ij, float root_i, float root_j,
                                              const Critical& critical) {
@@ -149,9 +142,8 @@ struct TilePairs {
         }
     }
 
-    // Stages the correlations of both sides with the step's members; returns whether a variable that this thread staged
-    // has no variance left given one of them. Rows and members beyond the last are clamped: the bit of adjacency that
-    // would make a test of them is zero.
+    // Stages correlations of both sides with the step's members; returns whether a variable of this thread's has no
+    // variance given one. Rows and members beyond the last are clamped: the bit of adjacency for a test of them is 0.
     __device__ __forceinline__ bool load(int first, int half) {
         const int thread = threadIdx.y * SIDE + threadIdx.x;
         bool some_undefined = false;

@@ -1,8 +1,7 @@
-// Blocks of pairs at level 1, with rows of bits and 32-bit keys.
-//
-// A block of pairs is rows I x columns J of the graph, where I and J are ranges of variables. At level 1 a set is one
-// variable s, and the ranks of a row's sets are in the order of s. A key therefore consists of the side in bit 31 and s
-// below it: keys need no ranks, and keys from different separation-set blocks can be compared.
+// Blocks of pairs at level 1, with rows of bits and 32-bit keys. A block of pairs is rows I x columns J of the graph,
+// where I and J are ranges of variables. At level 1 a set is one variable s, and the ranks of a row's sets are in the
+// order of s. A key therefore consists of the side in bit 31 and s below it: keys need no ranks, and keys from
+// different separation-set blocks can be compared.
 #pragma once
 
 #include "engine/kernels/keys.cuh"
@@ -14,8 +13,7 @@ constexpr unsigned SECOND_SIDE_MEMBER = 1u << 31;
 
 __device__ __forceinline__ bool has_bit(const unsigned* bits, long long at) { return bits[at / 32] >> (at % 32) & 1u; }
 
-// A block I x J of pairs, and the separation-set block: the `width` variables from s0 on that may be the member of a
-// set.
+// A block I x J of pairs, and the separation-set block: the `width` variables from s0 on that may be in a set.
 struct PairBlock {
     const double *rows_i, *rows_j;      // correlations of I and of J with the set block: row r at rows[r * pitch]
     const unsigned *bits_i, *bits_j;    // bits of their adjacency to the set block, `words` words for each row
@@ -30,7 +28,6 @@ struct PairBlock {
     bool first_come;
 
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * n_j + j; }
-
     // Whether a pair is to be tested: it is an edge, and i < j.
     __device__ __forceinline__ bool active(int i, int j) const {
         return i < n_i && j < n_j && i0 + i < j0 + j &&

@@ -19,8 +19,7 @@ struct PairScan {
     const unsigned long long* binomials;
     int widest;       // the longest row for which the binomials suffice
     double* scratch;  // the cells of warps, if rows are too long for shared memory
-    // Background knowledge: graphs of the required and of the forbidden edges. Both graphs are null without background
-    // knowledge.
+    // Background knowledge: graphs of the required and of the forbidden edges, both null without it.
     const unsigned *required, *forbidden;
 
     __device__ __forceinline__ long long cell(int i, int j) const { return static_cast<long long>(i) * graphs.p + j; }

@@ -1,13 +1,10 @@
-// A prefix P of conditioning sets, eliminated from all variables of a row at once.
-//
-// Let K members of P be eliminated from the correlation matrix, one Cholesky column each. What remains is the variance
-// of every variable of the row given P and its covariance with the row's own variable Vi given P: all that a test of
-// (i, j | P + k) needs beside one more elimination, that of the last member k. The columns are kept as a stack. From
-// one prefix to the next in lexicographic order mostly the last member changes, and then only the top of the stack is
-// computed again.
-//
-// This is the elimination of fisher_z.cuh's ConditioningSet in another order of the loops: every number comes from the
-// same operations on the same operands, so every decision has the same bits.
+// A prefix P of conditioning sets, eliminated from all variables of a row at once. Let K members of P be eliminated
+// from the correlation matrix, one Cholesky column each. What remains is the variance of every variable of the row
+// given P and its covariance with the row's own variable Vi given P: all that a test of (i, j | P + k) needs beside one
+// more elimination, that of the last member k. The columns are kept as a stack. From one prefix to the next mostly the
+// last member changes, and then only the top of the stack is computed again. This is the elimination of fisher_z.cuh's
+// ConditioningSet in another order of the loops: every number comes from the same operations on the same operands, so
+// every decision has the same bits.
 #pragma once
 
 #include "engine/kernels/warp.cuh"

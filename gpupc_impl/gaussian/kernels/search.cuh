@@ -1,5 +1,4 @@
-// What the kernels of cuPC's methods share: the data of a level's tests, their decision, and the storage of the
-// results.
+// What cuPC's kernels share: the data of a level's tests, their decision, and the storage of the results.
 #pragma once
 
 #include "engine/kernels/combinations.cuh"
@@ -10,9 +9,8 @@
 
 constexpr int MOST_THREADS = 512;  // the threads of a thread block
 
-// The number of thread blocks of MOST_THREADS for which a multiprocessor must have registers: the largest number that
-// causes few spills at this level. Without this bound the compiler's choice varies with details of the code by a factor
-// of two either way.
+// The number of thread blocks of MOST_THREADS for which a multiprocessor must have registers: the largest that causes
+// few spills at this level. Without this bound the compiler's choice varies with details by a factor of two either way.
 template <class Size>
 constexpr int BLOCKS_AT_ONCE = Size::MOST < 3 ? 4 - Size::MOST : 1;
 

@@ -1,9 +1,8 @@
-// The tests of one side of a level from 2 on, as pair-scan makes them.
-//
-// A set S of row i is a prefix P, all its members but the last, and a last member k. A warp eliminates P once for all
-// variables of the row (prefix.cuh). A test of (i, j | P + k) is then a handful of operations, and a warp makes 32 of
-// them at a time: lanes are candidates k and partners j. The unit of work is a run, some prefixes that follow each
-// other in lexicographic order, which one warp takes one after the other; warps take runs from a shared counter.
+// The tests of one side of a level from 2 on, as pair-scan makes them. A set S of row i is a prefix P, all its members
+// but the last, and a last member k. A warp eliminates P once for all variables of the row (prefix.cuh). A test of (i,
+// j | P + k) is then a handful of operations, and a warp makes 32 of them at a time: lanes are candidates k and
+// partners j. The unit of work is a run, some prefixes that follow each other in lexicographic order, which one warp
+// takes one after the other; warps take runs from a shared counter.
 #pragma once
 
 #include "engine/kernels/combinations.cuh"
@@ -17,8 +16,7 @@ constexpr int HEADS = 2;
 // Returns the number of prefixes in a run of a level.
 __device__ __forceinline__ int run_of(int level) { return level == 2 ? 2 : level == 3 ? 8 : 16; }
 
-// Returns the number of runs in a row of n variables: 0 if the row is too short for a set of `level` members and a
-// partner.
+// The number of runs in a row of n variables: 0 if it is too short for a set of `level` members and a partner.
 __device__ __forceinline__ unsigned long long runs_of(int level, const Binomials& binomial, int n, int run) {
     return n < level + 1 ? 0 : (binomial(n - 1, level - 1) + run - 1) / run;
 }
@@ -52,8 +50,7 @@ __device__ __noinline__ Residuals near_singular_test(const double* C, int p, int
     return pseudo.residuals(C, p, j);
 }
 
-// Returns the first number in [low, high) from which on f holds, or `high` if f holds for none. The lanes evaluate f
-// for 32 numbers at a time.
+// The first number in [low, high) from which on f holds, else `high`. The lanes evaluate f for 32 numbers at a time.
 template <class F>
 __device__ __forceinline__ int first_that(int low, int high, F f) {
     while (low < high) {
@@ -66,14 +63,12 @@ __device__ __forceinline__ int first_that(int low, int high, F f) {
     return low;
 }
 
-// Returns the row to which run u belongs, not counting the first HEADS runs of each row: the last row with
-// run_starts[row] <= u.
+// The row of run u, without the first HEADS runs of each row: the last row with run_starts[row] <= u.
 __device__ __forceinline__ int row_of_run(const unsigned long long* run_starts, int p, unsigned long long u) {
     return first_that(1, p, [&](int row) { return run_starts[row] > u; }) - 1;
 }
 
-// Returns the number of float64 that a warp needs for rows of up to `longest`: the prefix's cells, followed by the list
-// of partners.
+// The number of float64 that a warp needs for rows of up to `longest`: the prefix's cells, then the list of partners.
 template <class Size>
 __device__ __forceinline__ long long cells_of_warp(Size level, int longest) {
     using Members = typename Size::OneLess;
@@ -309,9 +304,8 @@ struct RunScan {
     }
 };
 
-// Makes the tests of one side, in runs of `run` prefixes. Separated edges are removed from graph `left`, on side 0 from
-// `start` as well; search.best receives the smallest rank found for each neighbour in each row. `cells` are the warp's
-// memory for rows of up to `longest`.
+// Makes one side's tests in runs of `run` prefixes. Separated edges leave graph `left`, on side 0 from `start` as well;
+// search.best gets each row's smallest rank by neighbour. `cells` are the warp's memory for rows of up to `longest`.
 template <bool WITH_SMALLEST, class Size>
 __device__ __forceinline__ void scan_side(const PairScan& search, Size level, double critical_r_squared, int start,
                                           int left, int side, int run, int longest, double* cells) {

@@ -3,8 +3,7 @@
 #include "engine/kernels/combinations.cuh"
 #include "gaussian/kernels/fisher_z.cuh"
 
-// The candidates of pair q, which is of variables pairs[2 q] and pairs[2 q + 1], are candidates[starts[q]] to
-// candidates[starts[q + 1] - 1], in ascending order.
+// Pair q is of pairs[2 q] and pairs[2 q + 1], with ascending candidates[starts[q]] to candidates[starts[q + 1] - 1].
 struct Candidates {
     const int* pairs;
     const long long* starts;
@@ -16,8 +15,7 @@ struct Candidates {
     __device__ int count(long long q) const { return static_cast<int>(starts[q + 1] - starts[q]); }
 };
 
-// The correlations among all p variables; or, if `places` is not null, a matrix for each pair number q, which begins at
-// C[places[q]] and has widths[q] rows.
+// Correlations of p variables; or, unless `places` is null, a matrix of widths[q] rows from C[places[q]] on for pair q.
 struct Matrices {
     const double* C;
     const long long* places;
@@ -49,8 +47,7 @@ __device__ long long owner_of(const long long* ends, long long n_pairs, long lon
 }
 
 // Writes to r_squared[t], for the subset number first + t among those of `size` members, the squared partial
-// correlation if the subset separates its pair, and infinity if it does not. Grid (ceil(count / threads)), block
-// (threads).
+// correlation if the subset separates its pair, else infinity. Grid (ceil(count / threads)), block (threads).
 template <class Size>
 __global__ void subset_tests(const __grid_constant__ Candidates of, const __grid_constant__ Matrices matrices,
                              const __grid_constant__ Test test, const long long* ends,

@@ -1,9 +1,7 @@
 // The rule for mixed data, columns of numbers beside columns of categories (Mesner and Shalizi, "Conditional Mutual
 // Information Estimation for Mixed, Discrete and Continuous Data", 2021), for the kernels of the nonlinear family.
-//
-// A value itself shows whether it is a category: categories are negative short integers, or floating-point numbers from
-// 2^127 (2^1023) on, which no column of numbers holds (mixed/gpucmiknn_mixed.py encodes them). Equal categories have distance 0,
-// different ones DISTANCE.
+// Categories are negative short integers, or floating-point numbers from 2^127 (2^1023) on, which no column of numbers
+// holds (mixed/gpucmiknn_mixed.py encodes them). Equal categories have distance 0, different ones DISTANCE.
 #pragma once
 
 #include "nonlinear/kernels/numbers.cuh"

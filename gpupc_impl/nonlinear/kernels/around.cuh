@@ -1,8 +1,6 @@
-// Distances of one sample from the others in (V_j, S) and in S, computed from values in the order of S[0].
-//
-// A distance in (V_j, S) or in S is at least that in S[0]. In the order of S[0] the samples within a bound are
-// therefore in a window around the sample, which two binary searches find, and samples beside each other share most
-// neighbours.
+// Distances of one sample from the others in (V_j, S) and in S, computed from values in the order of S[0]. A distance
+// in (V_j, S) or in S is at least that in S[0]. In the order of S[0] the samples within a bound are therefore in a
+// window around the sample, which two binary searches find, and samples beside each other share most neighbours.
 #pragma once
 
 #include "nonlinear/kernels/lists.cuh"
@@ -25,12 +23,10 @@ template <class T, bool EMPTY, class Rule>
 struct Around {
     static constexpr int AT_ONCE = 4;  // the number of independent reads in flight
     using Key = Wide<T>;
-
     __device__ __forceinline__ Around(const Arranged<T>& values_, int level_, int a_)
         : values(values_), level(level_), a(a_) {}
 
-    // Calls f(b, x(b), y, z) for the samples b = first, first + step, ... before `end`, whose distance is y in (V_j, S)
-    // and z in S.
+    // Calls f(b, x(b), y, z) for b = first, first + step, ... before `end`, whose distance is y in (V_j, S) and z in S.
     template <class X, class F>
     __device__ __forceinline__ void each(int first, int end, int step, X x, F f) const {
         for (; first < end; first += AT_ONCE * step) {
@@ -80,8 +76,7 @@ struct Around {
     }
 };
 
-// Binary search in ascending values for the samples nearer to `a` than `bound`: returns the first of them, or if
-// `upwards` the one after the last.
+// Searches ascending values for those nearer to `a` than `bound`: returns the first, or if `upwards` the end.
 template <class T, class Rule>
 __device__ int window_end(const T* values, int n, int a, long long bound, bool upwards) {
     int near = a, far = upwards ? n : -1;

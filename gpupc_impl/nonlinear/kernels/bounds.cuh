@@ -3,8 +3,7 @@
 
 #include "backends/simt/portable.cuh"
 
-// Fast approximations of x^y, 1 / x and the square root of x. These functions only choose limits; the counts at these
-// limits are exact.
+// Fast approximations of x^y, 1 / x and the square root of x. They only choose limits, at which counts are exact.
 __device__ __forceinline__ float power(float x, float y) {
 #ifdef GPUPC_HOST
     return powf(x, y);
@@ -39,13 +38,11 @@ __device__ __forceinline__ float root(float x) {
 struct Bounds {
     float from, to;
     float before = 0, after = 0;  // how many distances are below `from` (0 until that is counted) and below `to`
-
     __device__ __forceinline__ bool meet() const { return to - from <= 1; }
 
     // The next limit to count at. Interpolation estimates the k-th distance: as if counts grew like limit^dimensions,
-    // or linearly once both ends are counted. One standard deviation of the count there, of a Brownian bridge between
-    // the ends, is added towards the farther end, so that the k-th distance is mostly between the limit and the nearer
-    // end.
+    // or linearly if both ends are counted. One standard deviation of the count there, of a Brownian bridge between the
+    // ends, is added to the farther end, so that the k-th distance is mostly between the limit and the nearer end.
     __device__ __forceinline__ float between(int k, float one_over_dimensions) const {
         const float per_count = inverse(after - before), share = (static_cast<float>(k) - 0.5f - before) * per_count;
         const bool open = before == 0;

@@ -1,18 +1,15 @@
-// CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), by counting in buckets.
-//
-// The k-th joint distance of a sample is found without sorting and without bisection. A thread traverses the list by
-// distances in (V_j, S) (lists.cuh) and counts joint distances by the buckets of the list. A joint distance is at least
-// the distance in (V_j, S), so when the traversal has reached a bucket of the list, the counts of the buckets before it
-// are complete; it ends as soon as they contain k distances. A second traversal collects the few keys of the bucket
-// that contains the k-th, and selects it. The counts in (V_i, S), (V_j, S) and S follow from the positions of the
-// buckets, except for the keys of one bucket, which are compared.
+// CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), by counting in buckets. The k-th joint
+// distance of a sample is found without sorting and without bisection. A thread traverses the list by distances in
+// (V_j, S) (lists.cuh) and counts joint distances by the buckets of the list. A joint distance is at least the distance
+// in (V_j, S), so when the traversal has reached a bucket of the list, the counts of the buckets before it are
+// complete; it ends as soon as they contain k distances. A second traversal collects the few keys of the bucket that
+// contains the k-th, and selects it. The counts in (V_i, S), (V_j, S) and S follow from the positions of the buckets,
+// except for the keys of one bucket, which are compared.
 //
 // The list ends where most replicates have found their k-th distance. Replicates in which V_i is an outlier or has a
 // wide spread need a longer list, and are left to `estimate_far`, because they would keep the other threads of their
-// warp waiting.
-//
-// Keys are integers for all types of values (numbers.cuh), so ranks and floats take the same steps. A bucket with too
-// many keys is divided until its keys can be kept, at the latest when it has a single key value.
+// warp waiting. Keys are integers for all types of values (numbers.cuh), so ranks and floats take the same steps. A
+// bucket with too many keys is divided until its keys can be kept, at the latest when it has a single key value.
 #include "nonlinear/kernels/deal.cuh"
 #include "nonlinear/kernels/lists.cuh"
 
@@ -139,8 +136,7 @@ struct Walk {
         for (int bin = 0; bin < BINS; ++bin) counts[bin] = 0;
     }
 
-    // The bucket that contains the k-th joint distance, `last` if no bucket of the list does; and how many distances
-    // are in the buckets before.
+    // The bucket of the k-th joint distance, `last` if none has it; and how many distances are in the buckets before.
     __device__ __forceinline__ int bucket_of_kth(int& before) const {
         clear();
         const int listed = here.header->starts[0][BINS];
@@ -165,8 +161,7 @@ struct Walk {
         return bin;
     }
 
-    // Divides a bucket until the keys in it can be kept, or a single key is left. `end`: the end of the bucket in the
-    // list.
+    // Divides a bucket until its keys can be kept, or a single key is left. `end`: the bucket's end in the list.
     __device__ __forceinline__ Interval narrowed(int bin, int before, int end) const {
         constexpr Key FARTHEST = Number<T>::LARGEST - 1;
         int inside = counts[bin];
@@ -284,13 +279,11 @@ struct Walk {
     }
 };
 
-// Adds to the partials of tests the terms of the samples listed.
-//
-// A thread has a sample in a replicate. A warp takes one sample in a group of `width` replicates, whose values lie side
-// by side, or in the last group, which may have few replicates, several samples. Such pieces of work, ordered by test,
-// group and sample, are assigned to warps (deal.cuh), so that the values which a multiprocessor reads at a time, those
-// of one panel, stay in its first-level cache. Relies on shared memory of BINS counters for each thread, in whole
-// warps. Grid (any), block (gamma: whole warps, or less than one).
+// Adds to the partials of tests the terms of the samples listed. A thread has a sample in a replicate. A warp takes one
+// sample in a group of `width` replicates, whose values lie side by side, or in the last group, which may have few
+// replicates, several samples. Such pieces of work, ordered by test, group and sample, are assigned to warps
+// (deal.cuh), so that the panel that a multiprocessor reads stays in its first-level cache. Relies on shared memory of
+// BINS counters for each thread, in whole warps. Grid (any), block (gamma: whole warps, or less than one).
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 3)
     estimate_by_buckets(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,

@@ -3,7 +3,6 @@
 
 #include "nonlinear/kernels/warp.cuh"
 
-// The multiprocessor that the block runs on.
 __device__ __forceinline__ unsigned multiprocessor() {
 #ifdef GPUPC_HOST
     return blockIdx.x;  // The host has no multiprocessors, so this number stands for one.

@@ -1,10 +1,8 @@
-// CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), by bisection and counting.
-//
-// The radius of a sample is the k-th smallest of its joint distances, in (V_i, V_j, S). Bisection asks how many
-// distances are at most a bound, which takes as long for every k. The distances in (V_j, S) and in S are the same in
-// all replicates and are computed once for each sample. A joint distance is at least that in (V_j, S), so only the
-// samples that are near in (V_j, S) are examined: first about as many as uniform samples would need, then twice as many
-// if some replicate needs more.
+// CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), by bisection and counting. The radius of a
+// sample is the k-th smallest of its joint distances, in (V_i, V_j, S). Bisection asks how many distances are at most a
+// bound, which takes as long for every k. The distances in (V_j, S) and in S are the same in all replicates and are
+// computed once for each sample. A joint distance is at least that in (V_j, S), so only samples near in (V_j, S) are
+// examined: first about as many as uniform samples would need, then twice as many if some replicate needs more.
 //
 // A block processes a sample at a time, and its threads share the replicates, whose values lie side by side: a warp of
 // a GPU reads neighbouring memory, and a core of the host works on a vector of replicates.
@@ -54,8 +52,7 @@ __device__ int count_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> boun
     return count;
 }
 
-// Returns a bound that at least `length` of the n - 1 keys do not exceed, and not many more. All threads of the block
-// call this and get the same result.
+// A bound that at least `length` of the n - 1 keys do not exceed, and few more. All threads of the block call this.
 template <class T>
 __device__ KeyOf<T> bound_for(const KeyOf<T>* keys, int n, const Span& span, int length, KeyOf<T> guess,
                               KeyOf<T> widest, BlockSum& block_sum) {
@@ -103,8 +100,7 @@ __device__ void list_up_to(const KeyOf<T>* keys, const Span& span, KeyOf<T> boun
     }
 }
 
-// The joint distances of one sample to those of a list, for the replicates of a thread: computed at each use, or kept
-// in a buffer.
+// The joint distances of one sample to those of a list, for a thread's replicates: computed at each use, or buffered.
 template <class T, class Rule>
 struct Distances {
     using V = Vector<T>;
@@ -192,8 +188,7 @@ struct Workspace {
     }
 };
 
-// Fills `both` and `in_set` with the distances of sample a, which no replicate changes; its distance to itself is
-// LARGEST.
+// Fills `both` and `in_set` with the distances of sample a, which no replicate changes; to itself it is LARGEST.
 template <class T, bool EMPTY, class Rule>
 __device__ __forceinline__ void measure(const Sets<T>& sets, const int* set, const T* other, const Span& span, int a,
                                         KeyOf<T>* both, KeyOf<T>* in_set) {
@@ -257,8 +252,7 @@ __device__ __forceinline__ bool find_radii(const Workspace<T>& work, const Dista
     return true;
 }
 
-// Adds to the partials of tests. The blocks of a test share its samples. EMPTY: level 0. Grid (any, tests), block
-// (gamma).
+// Adds to tests' partials. A test's blocks share its samples. EMPTY: level 0. Grid (any, tests), block (gamma).
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void __launch_bounds__(512, 2)
     estimate(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,

@@ -1,8 +1,7 @@
-// Computes the terms of those samples and replicates for which the lists of neighbours end too early (lists.cuh).
-//
-// For these, the k-th joint distance is beyond the range of the lists. A warp processes the samples that are near
-// enough in S[0]. It counts joint distances in PARTS intervals of a range beyond the lists. While the k-th distance is
-// not in that range, the warp continues with a range twice as long. Then it divides the interval that contains the k-th
+// Computes the terms of those samples and replicates for which the lists of neighbours end too early (lists.cuh). For
+// these, the k-th joint distance is beyond the range of the lists. A warp processes the samples that are near enough in
+// S[0]. It counts joint distances in PARTS intervals of a range beyond the lists. While the k-th distance is not in
+// that range, the warp continues with a range twice as long. Then it divides the interval that contains the k-th
 // distance, until that is a single key. A last pass counts the samples within the radius.
 #include "nonlinear/kernels/around.cuh"
 

@@ -1,7 +1,6 @@
-// Pairs of small integers in one register, as 16-bit floating-point numbers, and sums of them over a warp.
-//
-// A 16-bit floating-point number represents all integers up to END exactly, and one instruction works on two of them.
-// The host computes the same with pairs of 16-bit integers.
+// Pairs of small integers in one register, as 16-bit floating-point numbers, and sums of them over a warp. A 16-bit
+// floating-point number represents all integers up to END exactly, and one instruction works on two of them. The host
+// computes the same with pairs of 16-bit integers.
 #pragma once
 
 #include "backends/simt/portable.cuh"
@@ -52,9 +51,8 @@ struct Pair {
             : "f"(a), "f"(b));
         return p;
     }
-    // Converts two shorts. The bits of a short up to END, read as a 16-bit floating-point number, are the subnormal or
-    // small number 2^-24 times the short, so two multiplications by 2^12 convert it. The bits of the largest short are
-    // a NaN, which is below no limit.
+    // Converts two shorts. A short's bits up to END, read as a 16-bit floating-point number, are 2^-24 times the short,
+    // so two multiplications by 2^12 convert it. The bits of the largest short are a NaN, which is below no limit.
     __device__ __forceinline__ static Pair of_shorts(unsigned both) {
         Pair p;
         asm("{ .reg .b32 part; mul.rn.f16x2 part, %1, %2; mul.rn.f16x2 %0, part, %2; }"
@@ -111,7 +109,6 @@ __device__ __forceinline__ unsigned upper_twice(unsigned word) {
 #endif
 }
 
-// Returns the lower half of a word as a number.
 __device__ __forceinline__ unsigned lower(unsigned word) {
 #ifdef GPUPC_HOST
     return word & 0xffffu;
@@ -123,10 +120,8 @@ __device__ __forceinline__ unsigned lower(unsigned word) {
 // The replicate that a thread decides together with three other threads of its warp, and the word that contains it.
 struct Duty {
     int thread, word, replicate;
-
     __device__ __forceinline__ Duty()
         : thread(threadIdx.x % WARP), word(thread % WORDS), replicate(2 * word + thread / WORDS % 2) {}
-
     __device__ __forceinline__ bool second() const { return replicate % 2 == 1; }
     __device__ __forceinline__ bool first_of_replicate() const { return thread < REPLICATES; }
 
@@ -149,12 +144,11 @@ struct Duty {
     __device__ __forceinline__ int largest(int number) const { return -least(-number); }
 };
 
-// Sums of zeros and ones over the threads of a warp, one for each replicate.
-//
-// Tensor cores add them up. The octets of a warp are a matrix of 16 rows and 16 columns, in which row g (or 8 + g) has
-// the numbers of 4 threads for replicates 0 to 3 (or 4 to 7). This matrix is multiplied by a matrix whose ones add up
-// the columns of each replicate; these ones occur twice side by side, so that every thread gets sums over 4 threads for
-// the replicates of its word. Before compute capability 8.0, and on the host, additions and shuffles do the same.
+// Sums of zeros and ones over the threads of a warp, one for each replicate. Tensor cores add them up. The octets of a
+// warp are a matrix of 16 rows and 16 columns, in which row g (or 8 + g) has the numbers of 4 threads for replicates 0
+// to 3 (or 4 to 7). This matrix is multiplied by a matrix whose ones add up the columns of each replicate; these ones
+// occur twice side by side, so that every thread gets sums over 4 threads for the replicates of its word. Before
+// compute capability 8.0, and on the host, additions and shuffles do the same.
 struct Tally {
 #if GPUPC_TENSOR
     unsigned sums[SUMS][2] = {};

@@ -1,9 +1,7 @@
-// CMI of V_i and V_j given S for all replicates, by sorted insertion as in the paper (GPU-CMIknn, Algorithm 4).
-//
-// The radius of a sample is the k-th smallest of its joint distances. A first pass over all samples keeps the k
-// smallest so far in ascending order, in registers if k is small; a second pass counts the samples within the radius. A
-// thread works on one sample in one replicate. A block reads tiles of as many samples as it has threads into shared
-// memory, and each thread goes through the tile.
+// CMI of V_i and V_j given S for all replicates, by sorted insertion as in the paper (GPU-CMIknn, Algorithm 4). The
+// radius of a sample is the k-th smallest of its joint distances. A first pass keeps the k smallest so far in ascending
+// order, in registers if k is small; a second pass counts the samples within the radius. A thread works on one sample
+// in one replicate. A block reads tiles of a sample a thread into shared memory, which each thread goes through.
 #include "nonlinear/kernels/tests.cuh"
 
 // The k smallest distances so far. The distances take CAPACITY registers, the first CAPACITY - k of which hold -1

@@ -1,8 +1,6 @@
-// Makes the lists of neighbours (lists.cuh) that the kernels of tests read.
-//
-// A histogram of the keys in (V_j, S) with FINE buckets determines which keys the k-th joint distance can have: it is
-// at least the k-th key, and with probability near one at most that of the neighbour with rank `reach`. That range is
-// divided into buckets, and a counting sort by these makes the lists.
+// Makes the lists of neighbours (lists.cuh) that the kernels of tests read. A histogram of the keys in (V_j, S) with
+// FINE buckets determines which keys the k-th joint distance can have: it is at least the k-th key, and most probably
+// at most that of the neighbour of rank `reach`. A counting sort by buckets of that range makes the lists.
 #include "nonlinear/kernels/around.cuh"
 
 constexpr int FINE = 256;  // the buckets of the histogram
@@ -36,8 +34,7 @@ __device__ __forceinline__ long long set_range(ListState<LISTS>& state, const Li
         state.shift = width;
         state.last = 1 + buckets;
     }
-    // The upper end of the range is clamped, because no key is LARGEST.
-    constexpr long long MOST = Number<T>::LARGEST;
+    constexpr long long MOST = Number<T>::LARGEST;  // The upper end of the range is clamped, because no key is LARGEST.
     const bool beyond = width >= 58 || (static_cast<long long>(buckets) << width) > MOST - from;
     const long long bound = beyond ? MOST : from + (static_cast<long long>(buckets) << width);
     for (int side = threadIdx.x; side < 2; side += warp.threads) {
@@ -46,8 +43,7 @@ __device__ __forceinline__ long long set_range(ListState<LISTS>& state, const Li
     return to;
 }
 
-// Exclusive prefix sums of the counts of the buckets: fills the header, and pads the lists. The threads of a warp call
-// this.
+// Exclusive prefix sums of the buckets' counts: fills the header, and pads the lists. The threads of a warp call this.
 template <class T, bool EMPTY, int LISTS>
 __device__ __forceinline__ void write_header(ListState<LISTS>& state, const Neighbours<T, EMPTY>& here,
                                              Entry<T>* const (&entries)[LISTS], Wide<T> low) {
@@ -75,11 +71,9 @@ __device__ __forceinline__ void write_header(ListState<LISTS>& state, const Neig
     }
 }
 
-// Makes the lists of one sample of one test. EMPTY: level 0, where there is no list for S.
-//
-// The histogram is first made of `near` samples on either side in the order of S[0], which mostly suffice, and then of
-// the others that may be near enough. A second pass counts the samples of each bucket, and a third one places them. A
-// block has a sample. Grid (samples, tests), any block.
+// Makes the lists of a sample of a test. EMPTY: level 0, without a list for S. The histogram is first of `near` samples
+// on either side in the order of S[0], which mostly suffice, then of others that may be near enough. A second pass
+// counts each bucket's samples, a third places them. A block has a sample. Grid (samples, tests), any block.
 template <class T, bool EMPTY, class Rule = Continuous>
 __global__ void list_neighbours(const __grid_constant__ Sets<T> sets, const __grid_constant__ Tests tests,
                                 const __grid_constant__ Lists<T> lists) {

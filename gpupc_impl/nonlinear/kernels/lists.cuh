@@ -1,9 +1,7 @@
-// Lists of the neighbours of each sample, which `list_neighbours` (lists.cu) makes and the kernels of tests read.
-//
-// The joint distance of a neighbour, in (V_i, V_j, S), is at least its distance in (V_j, S), which does not depend on
-// the permutation of V_i. Neighbours are therefore listed once for all replicates, by their keys (numbers.cuh) in (V_j,
-// S) and once more by those in S, sorted into buckets: intervals of keys of equal width, within which there is no
-// order.
+// Lists of the neighbours of each sample, which `list_neighbours` (lists.cu) makes and the kernels of tests read. The
+// joint distance of a neighbour, in (V_i, V_j, S), is at least its distance in (V_j, S), which does not depend on the
+// permutation of V_i. Neighbours are therefore listed once for all replicates, by their keys (numbers.cuh) in (V_j, S)
+// and once more by those in S, sorted into buckets: intervals of keys of equal width, within which there is no order.
 #pragma once
 
 #include "nonlinear/kernels/tests.cuh"
@@ -92,7 +90,6 @@ struct Lists {
     int replicates;
 
     __device__ __forceinline__ unsigned* pieces_taken() const { return counters + 1; }
-
     __device__ __forceinline__ void add_far(int test, int sample, int replicate) const {
         far[atomicAdd(counters, 1u)] =
             (static_cast<unsigned>(test) * samples + sample - first) * replicates + replicate;

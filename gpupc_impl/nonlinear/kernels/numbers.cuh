@@ -1,8 +1,7 @@
-// Values, the integer keys that order their distances, vectors of them, and the rule for distances of numbers.
-//
-// A value is short (whole numbers that span less than 2^15, ranks among them), float or double. A distance is kept as
-// its key, an integer with the same order: of a short the distance itself, otherwise the bits of the floating-point
-// number, which are ordered like it because it is not negative.
+// Values, the integer keys that order their distances, vectors of them, and the rule for distances of numbers. A value
+// is short (whole numbers that span less than 2^15, ranks among them), float or double. A distance is kept as its key,
+// an integer with the same order: of a short the distance itself, otherwise the bits of the floating-point number,
+// which are ordered like it because it is not negative.
 //
 // A thread of a GPU works on one number at a time. On the host a thread is a core, whose vector unit works on
 // VECTOR_BYTES at a time: `Vector` has that many elements there and one on a GPU.
@@ -54,9 +53,8 @@ __device__ __forceinline__ Key larger(Key a, Key b) {
     return a > b ? a : b;
 }
 
-// A key strictly between low and high, if there is one. It is the key of the mean of the two distances, with which a
-// search comes near the k-th distance sooner, or the mean of the two keys, which halves the number of keys between
-// them. low < high; low may be -1.
+// A key strictly between low and high, if there is one. It is the key of the mean of the two distances, which comes
+// near the k-th distance sooner, or the mean of the keys, which halves those between. low < high; low may be -1.
 template <class T>
 __device__ __forceinline__ KeyOf<T> middle(KeyOf<T> low, KeyOf<T> high, bool halve_keys) {
     using Key = KeyOf<T>;

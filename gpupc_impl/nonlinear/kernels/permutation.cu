@@ -1,15 +1,13 @@
-// Permutations of the values of V_i: local ones given S (GPU-CMIknn, Algorithms 1 and 3) and free ones (level 0).
-//
-// A local permutation gives each sample the value of one of its k nearest samples in the space of S, such that each
-// value is used once as far as possible, so that the distribution of V_i given S is kept while its dependence on V_j is
+// Permutations of the values of V_i: local ones given S (GPU-CMIknn, Algorithms 1 and 3) and free ones (level 0). A
+// local permutation gives each sample the value of one of its k nearest samples in the space of S, such that each value
+// is used once as far as possible, so that the distribution of V_i given S is kept while its dependence on V_j is
 // broken. The replicates of a set fill `rows`, (1 + perm, n) values: row 0 is V_i as observed, row m + 1 permutation m.
 #include "nonlinear/kernels/philox.cuh"
 #include "nonlinear/kernels/tests.cuh"
 
 constexpr unsigned long long FREE = ~0ull;  // no sample has this priority
 constexpr int PANEL = 32;                   // the replicates whose values `lay_side_by_side` transposes at a time
-// With list lengths up to this number, the order of a list fits into one number.
-constexpr int FEW_NEAREST = 16;
+constexpr int FEW_NEAREST = 16;  // With list lengths up to this number, the order of a list fits into one number.
 
 __device__ Key key_of(unsigned long long seed, const int* set, int level) {
     Key key;
@@ -23,7 +21,6 @@ __device__ Key key_of(unsigned long long seed, const int* set, int level) {
 
 // Gathers the values of the members of S, and with `pairs` of V_j, so that other kernels read them contiguously.
 // Grid (any, sets or tests), any block.
-//
 // pairs: those of the tests (Tests::pairs), or null for the sets themselves.
 // order: (p, n) the samples in ascending order of each variable, to arrange them in the order of S[0]; or null.
 // arranged: (sets or tests, level, or with `pairs` level + 1, n).
@@ -63,7 +60,6 @@ struct NearestList {
 
     // Samples at equal distances are compared by this number.
     __device__ __forceinline__ int turn_of(int b) const { return Rule::CYCLIC && b < a ? b + n : b; }
-
     __device__ __forceinline__ bool is_behind(int place, Key key, int turn) const {
         const Key other = distances[place * stride];
         return other > key || (other == key && samples[place * stride] > turn);
@@ -113,7 +109,6 @@ struct NearestList {
         const Key distance = Rule::template separation<T>(arranged[own_place], arranged[place]);
         return distance <= farthest && distance != NONE;
     }
-
     __device__ __forceinline__ bool has_same(int place) const { return arranged[place] == arranged[own_place]; }
 
     // Moves first and end around own_place to the bounds of the samples with the same value of S[0].
@@ -166,12 +161,10 @@ struct NearestList {
 };
 
 // Finds the k nearest other samples of each sample in the space of S (Algorithm 3, lines 1-17), nearest first, equal
-// distances in the order of the samples.
-//
-// A distance in S is at least that in S[0]. In the order of S[0] the search therefore proceeds outwards from the sample
-// and ends when the distance in S[0] alone exceeds that of the k-th nearest so far. Under a CYCLIC rule, a list of
-// fewer than k samples is repeated, and an empty one holds the sample itself. Each thread processes a sample. Grid
-// (ceil(n / beta), sets), block (beta).
+// distances in the order of the samples. A distance in S is at least that in S[0]. In the order of S[0] the search
+// therefore proceeds outwards from the sample and ends when the distance in S[0] alone exceeds that of the k-th nearest
+// so far. Under a CYCLIC rule, a list of fewer than k samples is repeated, and an empty one holds the sample itself.
+// Each thread processes a sample. Grid (ceil(n / beta), sets), block (beta).
 //
 // arranged: the result of `arrange`, without `pairs`.
 // knn: (sets, n, k) the lists.
@@ -290,13 +283,11 @@ struct Shuffled {
 };
 
 // Draws local permutations (Algorithm 1, lines 5-20): in ascending order of their priorities, each sample takes the
-// first sample of its shuffled list that no other sample has taken.
-//
-// This sequential rule equals deferred acceptance (Gale and Shapley 1962) if every sample prefers the proposer of
-// smallest priority: a sample that proposes displaces an owner of larger priority, which continues with the rest of its
-// list. The outcome does not depend on the order of the proposals, so all threads may propose at once by atomicMin.
-// Each block draws a permutation. Relies on shared memory or scratch of n words of 64 bits. FEW: k <= FEW_NEAREST. Grid
-// (perm, sets), block (beta).
+// first sample of its shuffled list that no other sample has taken. This sequential rule equals deferred acceptance
+// (Gale and Shapley 1962) if every sample prefers the proposer of smallest priority: a sample that proposes displaces
+// an owner of larger priority, which continues with the rest of its list. The outcome does not depend on the order of
+// the proposals, so all threads may propose at once by atomicMin. Each block draws a permutation. Relies on shared
+// memory or scratch of n words of 64 bits. FEW: k <= FEW_NEAREST. Grid (perm, sets), block (beta).
 template <class T, bool FEW>
 __global__ void __launch_bounds__(1024)
     assign(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, unsigned long long* scratch,
@@ -342,9 +333,7 @@ __global__ void __launch_bounds__(1024)
 
 // Draws local permutations by Algorithm 3, lines 18-29, with another random generator: the first thread that requests a
 // sample gets it, so the outcome changes from run to run. Each thread processes a sample in all permutations. Grid
-// (ceil(n / beta), sets), block (beta).
-//
-// used: (sets, perm, n) zeros.
+// (ceil(n / beta), sets), block (beta). used: (sets, perm, n) zeros.
 template <class T>
 __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid_constant__ Shuffles shuffles, int perm,
                               int* used, T* rows) {
@@ -367,11 +356,10 @@ __global__ void assign_racing(const __grid_constant__ Sets<T> sets, const __grid
     }
 }
 
-// Draws the permutations of level 0: sample a gets the value of the sample with the a-th smallest priority.
-//
-// This is a sort of n random numbers. The leading bits of these numbers are uniform, so a bucket sort with n buckets
-// puts about one into each, and insertion sorts within the buckets. Each block draws a permutation. Relies on shared
-// memory or scratch of n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
+// Draws the permutations of level 0: sample a gets the value of the sample with the a-th smallest priority. This is a
+// sort of n random numbers. The leading bits of these numbers are uniform, so a bucket sort with n buckets puts about
+// one into each, and insertion sorts within the buckets. Each block draws a permutation. Relies on shared memory or
+// scratch of n + (n + 1) / 2 words of 64 bits. Grid (perm, sets), block (beta).
 template <class T>
 __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned long long seed,
                                unsigned long long* scratch, T* rows) {
@@ -429,7 +417,6 @@ __global__ void permute_freely(const __grid_constant__ Sets<T> sets, unsigned lo
 // samples in the order of the sets, one panel after another; replicates up to `stride` are zero. Tiles of shared memory
 // make both sides coalesced. Each block transposes 32 samples in PANEL replicates. Grid (ceil(n / 32), stride / PANEL,
 // sets), any block.
-//
 // rows: (sets, replicates, n).
 // columns: (sets, stride / panel, n, panel), where panel is `stride`, PANEL or a part of it.
 template <class T>

@@ -39,7 +39,6 @@ __device__ __forceinline__ Words philox(unsigned c0, unsigned c1, unsigned c2, u
 
 struct Key {
     unsigned k0 = 0, k1 = 0;
-
     __device__ __forceinline__ void fold(unsigned word) {
         const Words next = philox(word, 0, 0, PHILOX_FOLD, k0, k1);
         k0 = next.w[0];

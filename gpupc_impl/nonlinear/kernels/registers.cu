@@ -1,11 +1,10 @@
 // CMI of V_i and V_j given S for all replicates (GPU-CMIknn, Algorithm 4), with the distances of a sample in the
-// registers of a warp. The values must be integers below END, such as ranks, of at most END samples.
-//
-// A joint distance is at least that in (V_j, S), so the k-th is among the first entries of the list by those
-// (lists.cuh). A warp computes the joint distances of these once and keeps them, two to a register (half2.cuh). Then it
-// counts how many are below a limit, with one instruction for two of them and a matrix product for 32 neighbours in all
-// replicates, and moves the limits of the replicates towards their k-th distances (bounds.cuh) until these are
-// enclosed. Nothing is sorted, and k matters only for the number of neighbours.
+// registers of a warp. The values must be integers below END, such as ranks, of at most END samples. A joint distance
+// is at least that in (V_j, S), so the k-th is among the first entries of the list by those (lists.cuh). A warp
+// computes the joint distances of these once and keeps them, two to a register (half2.cuh). Then it counts how many are
+// below a limit, with one instruction for two of them and a matrix product for 32 neighbours in all replicates, and
+// moves the limits of the replicates towards their k-th distances (bounds.cuh) until these are enclosed. Nothing is
+// sorted, and k matters only for the number of neighbours.
 #include "nonlinear/kernels/bounds.cuh"
 #include "nonlinear/kernels/half2.cuh"
 #include "nonlinear/kernels/lists.cuh"
@@ -48,7 +47,6 @@ struct WarpLists {
 
     // Returns the index after the last entry of a bucket in a list.
     __device__ __forceinline__ int end_of(int list, int bin) const { return __shfl_sync(ALL, ends[list], bin); }
-
     // The thread's neighbour in a row of a list with `length` entries; a NaN after the end.
     __device__ __forceinline__ Neighbour entry(int list, int length, int row) const {
         const int place = row * WARP + thread;
@@ -124,10 +122,8 @@ __device__ __forceinline__ void keep_distances(const WarpLists<EMPTY>& here, int
 }
 
 // Finds the k-th joint distance of the thread's replicate, which is `from` of the bounds in the end. Sets `far` if the
-// list ends before it.
-//
-// Joint distances below `to` are in the first `rows` rows, which are mostly those whose distances are kept in `keys`;
-// those of other rows are computed at each count.
+// list ends before it. Joint distances below `to` are in the first `rows` rows, which are mostly those whose distances
+// are kept in `keys`; those of other rows are computed at each count.
 template <bool EMPTY, int ROWS>
 __device__ __forceinline__ float kth_distance(const WarpLists<EMPTY>& here, const Octet (&keys)[ROWS], const Duty& duty,
                                               int length, int k, float one_over_dimensions, bool& far) {
@@ -164,8 +160,7 @@ __device__ __forceinline__ float kth_distance(const WarpLists<EMPTY>& here, cons
     return bounds.from;
 }
 
-// Which rows of a list are counted: those before bucket `first_rim` are within the radii of all replicates, those after
-// `last_rim` of none.
+// Which rows are counted: before bucket `first_rim` all are within all replicates' radii, after `last_rim` none.
 template <bool EMPTY>
 struct Rim {
     const WarpLists<EMPTY>& here;
@@ -221,13 +216,10 @@ __device__ __forceinline__ void count_x_and_z(const WarpLists<false>& here, cons
 }
 
 // Adds to the partials of tests the terms of the samples listed, in REPLICATES replicates that are a panel of the
-// columns.
-//
-// A block has a group of replicates of a test, whose values of all samples are in its shared memory, and every
+// columns. A block has a group of replicates of a test, with all samples' values in its shared memory, and every
 // `parts`-th of the samples; a warp has a sample at a time, and a thread every 32nd neighbour. Fewer ROWS, the rows of
-// 32 neighbours whose distances are kept, need fewer registers, so that more warps are resident. Relies on shared
-// memory of 16 bytes for each sample and n + 1 terms of 8 bytes. Grid (groups times parts, tests), block (up to 4 whole
-// warps).
+// 32 neighbours whose distances are kept, need fewer registers, so more warps are resident. Relies on shared memory of
+// 16 bytes for each sample and n + 1 terms of 8 bytes. Grid (groups times parts, tests), block (up to 4 whole warps).
 template <class T, bool EMPTY, int ROWS>
 __global__ void __launch_bounds__(128, ROWS == 8    ? 6
                                        : ROWS == 12 ? 5

@@ -35,8 +35,7 @@ struct Tests {
     }
 };
 
-// Returns how many of the n ascending values of V_i are nearer to x than `radius`, a key of at least 1: n_xz at level
-// 0.
+// How many of the n ascending values of V_i are nearer to x than `radius`, a key of at least 1: n_xz at level 0.
 template <class T, class Rule>
 __device__ int count_around(const T* sorted, int n, bool ranks, T x, KeyOf<T> radius) {
     if (ranks) {  // sorted[q] == q, unless the variable is constant

@@ -12,7 +12,6 @@ struct Warp {
         : thread(threadIdx.x % 32),
           threads(min(32, static_cast<int>(blockDim.x) - static_cast<int>(threadIdx.x) / 32 * 32)),
           mask(~0u >> (32 - threads)) {}
-
     __device__ __forceinline__ void join() const { __syncwarp(mask); }
 
     // Exclusive prefix sum: the sum of the numbers of the threads before this one.
@@ -32,8 +31,7 @@ struct Warp {
     }
 };
 
-// Returns the bin of a histogram that contains the `rank`-th item, counted from 1, which must exist. All threads of a
-// warp call this.
+// The bin of a histogram with the `rank`-th item, counted from 1, which must exist. All threads of a warp call this.
 __device__ inline int bin_with(int rank, const int* counts, int bins, const Warp& warp) {
     const int width = (bins + warp.threads - 1) / warp.threads;
     const int first = min(warp.thread * width, bins), last = min(first + width, bins);

@@ -1,16 +1,14 @@
-// Any level from 1 on, on sub-matrices of the correlation matrix that do not need the whole matrix on the device.
-//
-// The tests of a row i draw their sets S from adj(i) and test each neighbour j outside S. These tests therefore read
-// only the correlations among i and adj(i). The host gathers that sub-matrix for a group of rows with common
-// neighbours, and renumbers its variables in ascending order. Renumbering keeps the order of variables, so that ranks,
-// sides, and with them keys, are those of the whole graph. The loops are cuPC-S's (cuPC, section 3.4, Algorithm 5): the
-// pseudo-inverse of C[S, S] is computed once for each S, and shared by the tests of all j.
+// Any level from 1 on, on sub-matrices of the correlation matrix that do not need the whole matrix on the device. The
+// tests of a row i draw their sets S from adj(i) and test each neighbour j outside S. These tests therefore read only
+// the correlations among i and adj(i). The host gathers that sub-matrix for a group of rows with common neighbours, and
+// renumbers its variables in ascending order. Renumbering keeps the order of variables, so that ranks, sides, and with
+// them keys, are those of the whole graph. The loops are cuPC-S's (cuPC, section 3.4, Algorithm 5): the pseudo-inverse
+// of C[S, S] is computed once for each S, and shared by the tests of all j.
 //
 // blockIdx.x is the row; its sets are divided among gridDim.y thread blocks, and a thread takes one set after another.
 #include "gaussian/kernels/search.cuh"
 
-// The tests of single rows of the graph: like Search (gaussian/kernels/search.cuh), but with a best key for each slot
-// of a row instead of a p x p matrix of best keys.
+// The tests of single rows: like Search (gaussian/kernels/search.cuh), but with best keys by slot, not a p x p matrix.
 struct RowSearch {
     unsigned long long* keys;           // the best key of each slot
     unsigned long long* min_r_squared;  // the bits of the smallest r^2 of each slot, or null
@@ -41,9 +39,8 @@ struct RowSearch {
 };
 
 // Groups of rows. Row r is variable own[r] of the sub-matrix of sizes[r] variables at matrices[matrix_at[r]]. Its edges
-// have the slots from first_slot[r] to first_slot[r + 1] - 1. neighbours[slot] is the edge's other end in the
-// sub-matrix, ascending; mirrors[slot] is the slot of the same edge in the other end's row, or `slot` itself if that
-// row is not in this batch.
+// have slots first_slot[r] to first_slot[r + 1] - 1. neighbours[slot] is the edge's other end in the sub-matrix,
+// ascending; mirrors[slot] is the edge's slot in the other end's row, or `slot` if that row is not in this batch.
 struct Batch {
     const double* matrices;
     const long long *matrix_at, *first_slot;

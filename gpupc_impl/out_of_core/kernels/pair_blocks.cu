@@ -1,7 +1,5 @@
-// Levels 0 and 1 on blocks of the correlation matrix (Out-of-Core, section 4.2, Algorithm 2).
-//
-// Level 1 here processes the edges of a block one by one, which is fast if they are few;
-// gaussian/kernels/level_one_tile.cu serves dense blocks.
+// Levels 0 and 1 on blocks of the correlation matrix (Out-of-Core, section 4.2, Algorithm 2). Level 1 here processes
+// the edges of a block one by one, fast if they are few; gaussian/kernels/level_one_tile.cu serves dense blocks.
 #include "engine/kernels/rows.cuh"
 #include "gaussian/kernels/pair_block.cuh"
 
@@ -24,7 +22,6 @@ __global__ void level_zero_block(const double* c, int n_i, int n_j, int i0, int 
 // Level 1 of a block of pairs with one separation-set block: the tests of each edge (i, j) given each variable s that
 // is a neighbour of i or of j and lies in the separation-set block. A variable that is a neighbour of both is tested
 // once, as a set from adj(i). The smallest key of a separating set is kept across separation-set blocks by atomicMin.
-//
 // blockIdx.x is the row i, threadIdx.y goes through its edges, and threadIdx.x through the words of neighbours.
 __global__ void __launch_bounds__(512) level_one_edges(const __grid_constant__ PairBlock block) {
     const int i = blockIdx.x;

@@ -1,13 +1,10 @@
-// Level 1 between two ranges of whole rows.
-//
-// With the whole rows of i and j on the device, a warp finds the canonical set of an edge (i, j) by one ascending scan
-// over both neighbourhoods (gaussian/kernels/level_one.cuh), without keys and atomics. Rows I stay on the device while
-// ranges J of rows pass by, so that each launch covers the edges i < j of one pair of ranges.
+// Level 1 between two ranges of rows. With the rows of i and j on the device, a warp finds the canonical set of edge
+// (i, j) by one ascending scan over both neighbourhoods (gaussian/kernels/level_one.cuh), without keys and atomics.
+// Rows I stay on the device while ranges J of rows pass by, so each launch covers a pair of ranges.
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
-// Whole rows of `count` variables from `first` on: row r of the matrix begins at c[r * p], row r of the graph at
-// near[r * words].
+// Rows of `count` variables from `first` on: row r of the matrix begins at c[r * p], of the graph at near[r * words].
 struct PanelRows {
     const double* c;
     const unsigned* near;

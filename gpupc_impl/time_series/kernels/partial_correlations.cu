@@ -1,19 +1,15 @@
 // Partial correlations of lagged variables (Runge et al. 2019, Materials and Methods: ParCorr) from the matrix of the
 // correlations of all lagged columns. Column lag * variables + v holds variable v, `lag` steps before the time of the
-// targets.
-//
-// A test of X and Y factors the correlations of (parents of Y, other conditions, X, Y) by Cholesky's algorithm. Tests
-// of one target share its parents, so that `leading_factors` factors these once for each target, and `leading_rows`
-// computes once for each target, for every column that a test may need, its row of the factor in the columns of the
-// parents. `partial_correlations` takes those rows and continues with the other conditions. Where a target has few
-// tests, it factors all conditions of each.
+// targets. A test of X and Y factors the correlations of (parents of Y, other conditions, X, Y) by Cholesky's
+// algorithm. Tests of one target share its parents, so that `leading_factors` factors these once for each target, and
+// `leading_rows` computes once for each target, for every column that a test may need, its row of the factor in the
+// columns of the parents. `partial_correlations` takes those rows and continues with the other conditions. Where a
+// target has few tests, it factors all conditions of each.
 //
 // A parent of Y may be X itself. Its row is then that of the unit vector with 1 in its place. Such a row z is the
 // column of X in the inverse of the factor L of the parents, the other conditions and Y (forward substitution, L z =
-// e). Since the inverse of their correlations is inverse(L)^T inverse(L), the partial correlation is -z_Y / |z|.
-//
-// Rows are distributed over the lanes of a warp. An entry is computed with its terms in ascending order, so that it has
-// the same bits on every backend.
+// e). Since the inverse of their correlations is inverse(L)^T inverse(L), the partial correlation is -z_Y / |z|. Lanes
+// of a warp share rows; an entry's terms are in ascending order, so that it has the same bits on every backend.
 #include "engine/kernels/warp.cuh"
 
 constexpr int PANEL = 8;  // columns that are computed at a time
@@ -50,7 +46,6 @@ struct LaggedTests {
 struct Columns {
     double* entries;
     long long length;
-
     __device__ __forceinline__ double* at(int column) const { return entries + column * length; }
 };
 
@@ -60,8 +55,7 @@ __device__ Columns factor_of(const LaggedTests& tests, long long group) {
     return {tests.factors + group * capacity * capacity, capacity};
 }
 
-// A row in the columns of the parents: that of a column or, if `others`, first that of Y and then that of X of each
-// test of the target.
+// A row in the columns of the parents: that of a column or, if `others`, of Y and then of X of each test of the target.
 __device__ double* row_of(const LaggedTests& tests, long long group, long long row) {
     return tests.rows + (group * tests.row_capacity + row) * tests.leading_capacity;
 }
