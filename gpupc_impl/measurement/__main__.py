@@ -1,7 +1,7 @@
 """``python -m gpupc_impl.measurement PROBLEM.npz --method NAME`` measures methods on a problem and prints a table."""
 
 import argparse
-import contextlib
+import functools
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m gpupc_impl.measurement", description="Measure methods.")
     parser.add_argument("problem", type=Path, help="an .npz written by a problem's save()")
     parser.add_argument(
@@ -41,31 +40,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     limits = Limits(options.time_limit, options.memory_limit, options.device_memory_limit)
-    if options.kernels:
-        try:
+    try:
+        settings = [parse_setting(text, limits) for text in options.settings]
+        if options.kernels:
             problem = load_problem(options.problem)
-            for setting in (parse_setting(text, limits) for text in options.settings):
+            for setting in settings:
                 found = kernel_times.search_time(problem, setting, options.backend, options.repeats)
                 print(f"{setting.name}\n{kernel_times.table(found)}")
-        except (ValueError, FileNotFoundError, BackendUnavailable, DeviceMemoryError) as error:
-            parser.error(str(error))
-        return 0
-    with contextlib.ExitStack() as stack:
-        out = options.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        try:
+            return 0
+        with tempfile.TemporaryDirectory() as folder:
+            out = options.out or Path(folder)
             request = MeasurementRequest(
                 problem_path=options.problem,
                 dataset={"name": options.problem.stem},
-                settings=[parse_setting(text, limits) for text in options.settings],
+                settings=settings,
                 out_dir=out,
                 repeats=options.repeats,
                 long_run_s=options.long_run,
                 store=out / "samples",
             )
-            records = measure_side_by_side(request, Bench(options.backend, options.threads))
-        # These are errors of the input; the methods' own failures are in the records.
-        except (ValueError, FileNotFoundError) as error:
-            parser.error(str(error))
+            bench = Bench(options.backend, options.threads)
+            show = functools.partial(print, file=sys.stderr, flush=True)
+            records = measure_side_by_side(request, bench, progress=show)
+    # These are errors of the input; the methods' own failures are in the records.
+    except (ValueError, FileNotFoundError, BackendUnavailable, DeviceMemoryError) as error:
+        parser.error(str(error))
     print(table(list(records.values())))
     return 0
 

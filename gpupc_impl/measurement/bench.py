@@ -42,17 +42,6 @@ class Setting:
     separating_sets: str = "canonical"
     limits: Limits = dataclasses.field(default_factory=Limits)
 
-    def check(self) -> None:
-        """Raise ValueError if the name, the separating sets, the method or a parameter is invalid."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", self.name):
-            raise ValueError(f"setting {self.name!r} cannot name a file: use letters, digits and ._=+-")
-        if self.separating_sets not in SEPARATING_SETS:
-            rules = ", ".join(SEPARATING_SETS)
-            raise ValueError(
-                f"setting {self.name!r}: separating_sets is {self.separating_sets!r}; choose one of: {rules}"
-            )
-        _ = self.all_params
-
     @functools.cached_property
     def registered(self) -> Method:
         return get_method(self.method)
@@ -64,7 +53,6 @@ class Setting:
 
     @property
     def canonical(self) -> bool:
-        """Whether the setting's separating sets are the canonical ones."""
         return self.registered.canonical and self.separating_sets == "canonical"
 
     @property
@@ -78,9 +66,14 @@ class Setting:
 
 
 def check_settings(settings: Sequence[Setting]) -> None:
-    """Raise ValueError unless settings are valid and their names differ."""
+    """Raise ValueError unless names, rules for separating sets, methods and parameters are valid, and names differ."""
     for setting in settings:
-        setting.check()
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]*", setting.name):
+            raise ValueError(f"setting {setting.name!r} cannot name a file: use letters, digits and ._=+-")
+        if (rule := setting.separating_sets) not in SEPARATING_SETS:
+            rules = ", ".join(SEPARATING_SETS)
+            raise ValueError(f"setting {setting.name!r}: separating_sets is {rule!r}; choose one of: {rules}")
+        _ = setting.all_params
     names = [setting.name for setting in settings]
     if len(set(names)) != len(names):
         raise ValueError(f"settings must have different names; got {', '.join(names)}")
@@ -200,22 +193,23 @@ class Bench:
 
 
 class ProblemFile(NamedTuple):
-    """The file of a problem, and the fingerprint that every method must find in it."""
+    """The file of a problem, and the problem's facts, whose fingerprint every method must find in it."""
 
     path: Path
-    fingerprint: str
+    facts: Mapping[str, Any]
 
 
 class Runner:
-    """The process of a setting, which is started when it is needed, and again after it was killed.
+    """The process of a setting, which is started when it is needed, and again after it was killed. It runs searches, or
+    the `single_test` of the setting's method.
 
     Attributes:
         memory_peak: the largest resident memory of the process and its descendants during the requests so far, in
             bytes; None before the first one.
     """
 
-    def __init__(self, bench: Bench, setting: Setting, place: Place):
-        self.bench, self.setting, self.place = bench, setting, place
+    def __init__(self, bench: Bench, setting: Setting, place: Place, single_test: bool = False):
+        self.bench, self.setting, self.place, self._single_test = bench, setting, place, single_test
         self.memory_peak: int | None = None
         self._worker: Worker | None = None
         self._open: set[Path] = set()
@@ -228,11 +222,9 @@ class Runner:
             self._worker = self.bench.worker_of(self.setting)
         return self._worker
 
-    def begin(self, problem: ProblemFile, single_test: bool) -> None:
-        """Start the process and let it begin to open a problem, one at a time; `open` waits for the end.
-
-        This has no effect while a shared process answers another setting; then `open` does it.
-        """
+    def begin(self, problem: ProblemFile) -> None:
+        """Start the process and let it begin to open a problem, one at a time; `open` waits for the end. This has no
+        effect while a shared process answers another setting; then `open` does it."""
         if self._opening is not None or (self._alive and problem.path in self._open) or self.start().busy:
             return
         self._opening = problem.path
@@ -241,8 +233,8 @@ class Runner:
                 "do": "open",
                 "setting": self.setting.name,
                 "problem": str(problem.path),
-                "fingerprint": problem.fingerprint,
-                "single_test": single_test,
+                "fingerprint": problem.facts["fingerprint"],
+                "single_test": self._single_test,
                 "method": self.setting.method,
                 "backend": self.place.backend,
                 "params": self.setting.all_params,
@@ -251,11 +243,11 @@ class Runner:
             }
         )
 
-    def open(self, problem: ProblemFile, single_test: bool) -> Outcome:
+    def open(self, problem: ProblemFile) -> Outcome:
         """Open a problem in the process, which may have several problems open."""
         if self._alive and problem.path in self._open:
             return Outcome("ok")
-        self.begin(problem, single_test)
+        self.begin(problem)
         assert self._opening == problem.path, "problems are opened in the order in which `begin` was called"
         self._opening = None
         outcome = self._wait(START_LIMIT_S)
@@ -280,8 +272,7 @@ class Runner:
         worker.send(message)
 
     def _wait(self, time_limit_s: float | None) -> Outcome:
-        """Return the outcome of a message; after a fault nothing else runs in the process, unless memory was
-        refused."""
+        """Return the outcome of a message; the process ends after any fault but exhausted or refused memory."""
         assert self._worker is not None
         outcome = self._worker.wait(time_limit_s)
         self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)

@@ -114,7 +114,8 @@ def _leads_to(path: Path, named: bool, modified: int, size: int) -> list[Path]:
     modules = {*facts["imports"], *(facts["strings"] if named else ())}
     for module, *names in facts["names"]:
         modules |= {f"{module}.{name}" for name in names}
-        modules |= set() if _stems(ROOT.joinpath(*module.split("."))).issuperset(names) else {module}
+        stems = {path.stem for path in ROOT.joinpath(*module.split(".")).glob("*")}
+        modules |= set() if stems.issuperset(names) else {module}
     for text in facts["patterns"]:
         found += path.parent.rglob(text.rpartition("/")[2]) if text.endswith(CPP) else []
         found += ROOT.glob(text.replace(".", "/") + ".py") if named and re.fullmatch(r"\w+\.[\w.*]+", text) else []
@@ -127,10 +128,6 @@ def _leads_to(path: Path, named: bool, modified: int, size: int) -> list[Path]:
     return [file for file in found if file.is_file()]
 
 
-def _stems(folder: Path) -> set[str]:
-    return {path.stem for path in folder.glob("*")}
-
-
 # --- what a Python file says ---------------------------------------------------------------------------------------
 
 
@@ -140,7 +137,8 @@ def _facts(path: Path, modified: int, size: int) -> dict[str, Any]:
     key = f"{path} {modified} {size}"
     if key not in kept:
         kept[key] = _read(path)
-        _keep_at_exit()
+        atexit.unregister(_keep)  # so that it runs only once
+        atexit.register(_keep)
     found: dict[str, Any] = kept[key]
     return found
 
@@ -156,11 +154,6 @@ def _kept() -> dict[str, Any]:
 def _place() -> Path:
     reader = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
     return open_cache("digests") / f"{reader}.json"
-
-
-@functools.cache
-def _keep_at_exit() -> None:
-    atexit.register(_keep)
 
 
 def _keep() -> None:

@@ -4,10 +4,10 @@ No fact is a host name, user name, path or URL, except the name of a cluster's n
 user chooses another one (`node_name`). A fact that cannot be determined is None; if it matters, there is a warning.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import platform
-import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,16 +18,8 @@ import numpy as np
 from gpupc_impl.backends.base import PACKAGE_ROOT, Backend
 from gpupc_impl.backends.machine import cpu_name, memory_bytes
 
-PACKAGES = {
-    "numpy": ("numpy",),
-    "scipy": ("scipy",),
-    "numba": ("numba",),
-    "causal-learn": ("causal-learn",),
-    "tigramite": ("tigramite",),
-    "cupy": ("cupy", "cupy-cuda12x", "cupy-cuda13x"),
-    "gpucsl": ("gpucsl",),
-}
-"""The packages whose versions are recorded, with the distributions that provide them."""
+PACKAGES = ("numpy", "scipy", "numba", "causal-learn", "tigramite", "cupy", "gpucsl")
+"""The packages whose versions are recorded."""
 
 RUN = "GPUPC_RUN"  # the environment variable that a workflow sets to a name of its own; all its processes inherit it
 
@@ -45,13 +37,12 @@ def environment(
     gpu: dict[str, str | bool | None] | None = None
     if backend is not None and backend.name == "cuda":
         drivers = _nvidia_smi("--query-gpu=driver_version")
-        gpu = {"driver": drivers and drivers.split("\n")[0], "others_on_gpu": None}
-        if gpu_processes is None:
+        others = None if gpu_processes is None else _are_on(backend.device_key(), gpu_processes)
+        gpu = {"driver": drivers and drivers.split("\n")[0], "others_on_gpu": others}
+        if others is None:
             warnings.append("whether other processes used the GPU is not known (nvidia-smi did not tell)")
-        else:
-            gpu["others_on_gpu"] = _are_on(backend.device_key(), gpu_processes)
-            if gpu["others_on_gpu"]:
-                warnings.append("another process used the GPU when the measurement began")
+        elif others:
+            warnings.append("another process used the GPU when the measurement began")
     node = node_name()
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -64,7 +55,7 @@ def environment(
         "threads": threads,
         "memory_bytes": memory_bytes(),
         "python": platform.python_version(),
-        "packages": {name: _version(distributions) for name, distributions in PACKAGES.items()},
+        "packages": {name: _version(name) for name in PACKAGES},
         "blas": _blas(),
         "device": None if backend is None else backend.describe(),
         "gpu": gpu,
@@ -84,9 +75,8 @@ def scheduler_job() -> str | None:
 
 
 def pin_cores(count: int) -> None:
-    """Restrict this process to some of its cores, if the system supports that; libraries then use as many threads."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+    """Restrict this process to some of its cores; libraries then use as many threads."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def git_state() -> tuple[str | None, bool | None]:
@@ -108,13 +98,10 @@ def _are_on(device_key: str | None, gpu_processes: str) -> bool:
 
 def gpu_process_list() -> str | None:
     """Return the compute processes on this machine's GPUs, one per line ("" for none); None if they are unknown.
-
-    Processes of the same workflow are left out, because one of them measures at a time.
-    """
+    Processes of the same workflow are left out, because one of them measures at a time."""
     listed = _nvidia_smi("--query-compute-apps=gpu_uuid,pid")
-    return listed and "\n".join(
-        line for line in listed.splitlines() if not _is_of_this_run(line.split(",")[-1].strip())
-    )
+    others = (line for line in (listed or "").splitlines() if not _is_of_this_run(line.split(",")[-1].strip()))
+    return listed and "\n".join(others)
 
 
 def _is_of_this_run(pid: str) -> bool:
@@ -122,10 +109,9 @@ def _is_of_this_run(pid: str) -> bool:
     run = os.environ.get(RUN)
     if not run or not pid.isdecimal():
         return False
-    try:
+    with contextlib.suppress(OSError):  # The process has ended, or is another user's.
         return f"{RUN}={run}".encode() in Path("/proc", pid, "environ").read_bytes().split(b"\0")
-    except OSError:  # The process has ended, or is another user's.
-        return False
+    return False
 
 
 def git(*arguments: str, folder: Path | None = None) -> str | None:
@@ -134,7 +120,7 @@ def git(*arguments: str, folder: Path | None = None) -> str | None:
 
 
 def _nvidia_smi(query: str) -> str | None:
-    return _output(["nvidia-smi", query, "--format=csv,noheader"]) if shutil.which("nvidia-smi") else None
+    return _output(["nvidia-smi", query, "--format=csv,noheader"])
 
 
 def _output(command: list[str]) -> str | None:
@@ -146,12 +132,11 @@ def _output(command: list[str]) -> str | None:
     return process.stdout.strip() if process.returncode == 0 else None
 
 
-def _version(distributions: tuple[str, ...]) -> str | None:
-    for name in distributions:
-        try:
+def _version(package: str) -> str | None:
+    """Return the version of a package; the names of CuPy's distributions end with the version of CUDA."""
+    for name in (package, f"{package}-cuda12x", f"{package}-cuda13x"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return None
 
 

@@ -3,9 +3,8 @@
 The guard starts the command in a session of its own with the descriptors PASSED (comma separated). It writes the
 command's process id and, after the command's end, its exit code (negative for a signal) to the descriptor STATUS, each
 on a line. When the command ends, or when standard input ends because the owner closed it or died, the guard kills all
-its descendants and ends. On Linux it is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent
-died becomes its child, even in another session. On other systems it finds only descendants whose parents are alive, and
-those in the command's process group.
+its descendants and ends. It is the reaper of its descendants (PR_SET_CHILD_SUBREAPER): a process whose parent died
+becomes its child, even in another session.
 """
 
 import contextlib
@@ -25,8 +24,7 @@ DEATH_SECONDS = 10  # the time in seconds to wait for killed processes to end, w
 
 def main() -> None:
     status, passed = int(sys.argv[1]), [int(number) for number in sys.argv[2].split(",")]
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL, pass_fds=passed, start_new_session=True) as command:
         # The descriptor is closed so that the owner sees the end of the pipe when the command ends.
         for descriptor in passed:

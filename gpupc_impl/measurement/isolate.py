@@ -16,7 +16,7 @@ skipped  it was not run (measurements use this status; no request returns it)
 Processes are killed with SIGKILL, because compiled code does not react to other signals. The resident memory of a
 worker and its descendants is polled, because an address-space limit would break CUDA, which reserves far more than it
 uses. The worker is the child of a guard (`guard`), which kills all descendants when the worker ends, or when the owner
-dies, even by SIGKILL. POSIX only.
+dies, even by SIGKILL. Linux only.
 """
 
 import contextlib
@@ -87,11 +87,11 @@ class Worker:
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        memory_limit_bytes: int | None = None,
         log: TextIO | None = None,
         prefix: str = "",
     ):
-        self.memory_limit_bytes, self.prefix, self.busy, self.memory_peak = memory_limit_bytes, prefix, False, 0
+        self.memory_limit_bytes: int | None = None
+        self.prefix, self.busy, self.memory_peak = prefix, False, 0
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
         status, status_end = os.pipe()
@@ -138,8 +138,7 @@ class Worker:
             os.write(self._requests, json.dumps(message).encode() + b"\n")
 
     def wait(self, time_limit_s: float | None = None) -> Outcome:
-        """Return the outcome of the message that was sent; the time limit is in seconds from now, without those of
-        compilation.
+        """Return the outcome of the message that was sent; seconds of compilation are added to the time limit.
 
         The worker has ended after the outcomes ``timeout`` and ``killed``, after ``oom`` by our limit, and after output
         that is no valid answer.
@@ -266,20 +265,13 @@ def _descendants_memory(pid: int) -> int:
 
 
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer requests in the worker until the pipe ends. An exception becomes a status and a sentence.
-
-    The function removes the pipes' numbers from ``sys.argv``.
-    """
+    """Answer requests in the worker until the pipe ends. An exception becomes a status and a sentence. The function
+    removes the pipes' numbers from ``sys.argv``."""
     requests, replies = map(int, sys.argv[-2:])
     del sys.argv[-2:]
     for end in (requests, replies):
         os.set_inheritable(end, False)
-    lock, depth = threading.Lock(), 0
-
-    def write(line: str) -> None:
-        rest = memoryview(line.encode() + b"\n")
-        while rest:
-            rest = rest[os.write(replies, rest) :]
+    lock, depth, answers = threading.Lock(), 0, os.fdopen(replies, "w")
 
     def note(begins: bool) -> None:
         """Tell the owner when the first of the compilations that run at a time begins, and the last one ends."""
@@ -287,7 +279,7 @@ def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
         with lock:
             depth += 1 if begins else -1
             if depth == int(begins):
-                write(json.dumps({"compiling": begins}))
+                print(json.dumps({"compiling": begins}), file=answers, flush=True)
 
     compilations.observers.append(note)
     # A crash writes no core file, which would be as large as the data.
@@ -298,7 +290,7 @@ def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
         for line in lines:
             reply = attempt(answer, json.loads(line))
             with lock:
-                write(reply)
+                print(reply, file=answers, flush=True)
 
 
 def attempt(answer: Callable[[dict[str, Any]], Any], message: dict[str, Any]) -> str:

@@ -6,8 +6,9 @@ microseconds for the wait. A search without waits takes less time, because the h
 
 import collections
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+from unittest import mock
 
 from gpupc_impl.backends import Backend, Kernel
 from gpupc_impl.core.problem import Problem
@@ -16,52 +17,13 @@ from gpupc_impl.core.solve import open_method_backend, solve
 from gpupc_impl.measurement.bench import Setting
 
 
-class KernelTime(NamedTuple):
-    """A kernel, with its template arguments, in one search: the number of its launches, and the seconds of all."""
-
-    kernel: str
-    launches: int
-    seconds: float
-
-
 class SearchTime(NamedTuple):
-    """One search with a wait after each launch: its seconds, its CI tests, and its kernels, the slowest first."""
+    """One search with a wait after each launch: its seconds, its CI tests, and the seconds of every launch of each
+    kernel, by its name with its template arguments."""
 
     seconds: float
     tests: int
-    kernels: list[KernelTime]
-
-
-class _TimedKernel:
-    """A kernel whose launches wait until they have finished."""
-
-    def __init__(self, kernel: Kernel, backend: Backend, add: Callable[[str, float], None]):
-        self._kernel, self._backend, self._add = kernel, backend, add
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._kernel, name)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        self._backend.synchronize()
-        start = time.perf_counter()
-        self._kernel(*args, **kwargs)
-        self._backend.synchronize()
-        self._add(self._kernel.name, time.perf_counter() - start)
-
-
-class _TimedBackend:
-    """A backend whose kernels are timed."""
-
-    def __init__(self, backend: Backend):
-        self._backend = backend
-        self.seconds: dict[str, list[float]] = collections.defaultdict(list)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
-
-    def kernel(self, *args: Any, **kwargs: Any) -> _TimedKernel:
-        kernel = self._backend.kernel(*args, **kwargs)
-        return _TimedKernel(kernel, self._backend, lambda name, seconds: self.seconds[name].append(seconds))
+    kernels: dict[str, list[float]]
 
 
 def search_time(problem: Problem, setting: Setting, backend: str = "auto", repeats: int = 5) -> SearchTime:
@@ -74,32 +36,34 @@ def search_time(problem: Problem, setting: Setting, backend: str = "auto", repea
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; it must be at least 1")
     taken = [_timed_run(problem, method, opened, setting) for _ in range(1 + repeats)][1:]
-    taken.sort(key=lambda search: search.seconds)
-    return taken[(len(taken) - 1) // 2]
+    return sorted(taken, key=lambda search: search.seconds)[(repeats - 1) // 2]
 
 
 def _timed_run(problem: Problem, method: Method, backend: Backend, setting: Setting) -> SearchTime:
-    timed = _TimedBackend(backend)
-    start = time.perf_counter()
-    skeleton = solve(
-        problem,
-        method,
-        timed,  # type: ignore[arg-type]
-        setting.params,
-        separating_sets=setting.separating_sets,
-    )
-    seconds = time.perf_counter() - start
-    kernels = [KernelTime(name, len(each), sum(each)) for name, each in timed.seconds.items()]
-    return SearchTime(seconds, sum(skeleton.tests_per_level), sorted(kernels, key=lambda kernel: -kernel.seconds))
+    launch, launches = Kernel.__call__, collections.defaultdict[str, list[float]](list)
+
+    def timed_launch(kernel: Kernel, *args: Any, **kwargs: Any) -> None:
+        backend.synchronize()
+        start = time.perf_counter()
+        launch(kernel, *args, **kwargs)
+        backend.synchronize()
+        launches[kernel.name].append(time.perf_counter() - start)
+
+    with mock.patch.object(Kernel, "__call__", timed_launch):
+        start = time.perf_counter()
+        skeleton = solve(problem, method, backend, setting.params, separating_sets=setting.separating_sets)
+        seconds = time.perf_counter() - start
+    return SearchTime(seconds, sum(skeleton.tests_per_level), launches)
 
 
 def table(search: SearchTime) -> str:
-    """Return a table with each kernel's launches, milliseconds, microseconds a launch, and share of all time."""
-    total = sum(kernel.seconds for kernel in search.kernels)
+    """Return a table with each kernel's launches, milliseconds, microseconds a launch, and share of all time; the
+    slowest kernel is the first."""
+    total = sum(map(sum, search.kernels.values()))
     rows: list[Sequence[str]] = [("kernel", "launches", "ms", "us each", "share")]
-    for name, launches, seconds in search.kernels:
-        each = f"{1e6 * seconds / launches:,.1f}"
-        rows.append((name, f"{launches:,}", f"{1e3 * seconds:,.3f}", each, f"{seconds / total:.1%}"))
+    for name, launches in sorted(search.kernels.items(), key=lambda kernel: -sum(kernel[1])):
+        seconds, each = sum(launches), f"{1e6 * sum(launches) / len(launches):,.1f}"
+        rows.append((name, f"{len(launches):,}", f"{1e3 * seconds:,.3f}", each, f"{seconds / total:.1%}"))
     lines = aligned(rows)
     a_test = f", {1e6 * total / search.tests:,.3f} us a test" if search.tests else ""
     lines.append(

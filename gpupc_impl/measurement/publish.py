@@ -17,8 +17,8 @@ import os
 import platform
 import re
 import shutil
+import statistics
 import zipfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -86,15 +86,12 @@ def publish(results: Path, into: Path) -> Contents:
     if update and not (into / MACHINES).is_file():
         raise InvalidFolder(f"{into} is no folder of published runs: it has no {MACHINES}; name a new folder")
     new, united = read(results), read(into) if update else Contents()
-    runs = {key: run for key, run in new.runs.items() if run.record.status != "skipped" or key not in united.runs}
-    new.runs = {key: dataclasses.replace(run, record=_without_node(run.record)) for key, run in runs.items()}
-    united = Contents(
-        united.runs | new.runs,
-        united.datasets | new.datasets,
-        united.sharing | new.sharing,
-        united.files | new.files,
-        new.left_out,
-    )
+    for key, run in new.runs.items():
+        if run.record.status != "skipped" or key not in united.runs:
+            united.runs[key] = dataclasses.replace(run, record=_without_node(run.record))
+    for name in ("datasets", "sharing", "files"):
+        getattr(united, name).update(getattr(new, name))
+    united.left_out = new.left_out
     _write(united, into)
     return united
 
@@ -107,10 +104,8 @@ def own_folder(results: Path) -> Path:
     if not ran:
         raise InvalidFolder(f"{results} has no run: all were skipped, or nothing was measured")
     with_kernels = [record for record in ran.values() if record.backend != "cpu"] or ran.values()
-    machines = Counter(
-        machine_name(each.environment, each.backend, each.environment["threads"]) for each in with_kernels
-    )
-    machine = re.sub(r"\((R|TM)\)|@.*(?=,)", "", machines.most_common(1)[0][0])
+    names = (machine_name(each.environment, each.backend, each.environment["threads"]) for each in with_kernels)
+    machine = re.sub(r"\((R|TM)\)|@.*(?=,)", "", statistics.mode(names))
     into = results / "recorded" / "-".join(re.findall("[a-z0-9]+", machine.lower()))
     if into.is_dir():
         published = PublishedRuns(into)
@@ -127,31 +122,28 @@ def _without_node(record: Record) -> Record:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-class _Faults(list[str]):
-    """Sentences about files that cannot be read."""
-
-    @contextlib.contextmanager
-    def of(self, path: Path) -> Iterator[None]:
-        """Let errors in this context become faults of a file."""
-        try:
-            yield
-        except MemoryError:
-            raise
-        except Exception as error:  # A damaged file can raise nearly anything.
-            kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
-            self.append(f"{path} is damaged: {kind}{shortened(str(error))}")
+@contextlib.contextmanager
+def _noted(faults: list[str], path: Path) -> Iterator[None]:
+    """Let errors in this context become faults of a file, which are sentences."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:  # A damaged file can raise nearly anything.
+        kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
+        faults.append(f"{path} is damaged: {kind}{shortened(str(error))}")
 
 
 def read(folder: Path) -> Contents:
     """Read and validate a published folder or the results of a workflow; raises InvalidFolder with all faults."""
-    contents, faults = Contents(), _Faults()
+    contents, faults = Contents(), list[str]()
     if not folder.is_dir():
         raise InvalidFolder(f"{folder} is no folder")
     of_workflow = any(folder.glob("records/*/*.json"))
-    with faults.of(folder / EXPERIMENTS if of_workflow else folder):
+    with _noted(faults, folder / EXPERIMENTS if of_workflow else folder):
         (_read_results if of_workflow else _read_published)(folder, contents, faults)
     for path in (path for pattern in (*COPIED, SHARING) for path in sorted(folder.glob(pattern))):
-        with faults.of(path):
+        with _noted(faults, path):
             if path.resolve() != folder.resolve() / path.relative_to(folder):
                 raise ValueError("a link leads to it; put the file itself there")
             data = read_bytes(path)
@@ -172,7 +164,7 @@ def read(folder: Path) -> Contents:
     return contents
 
 
-def _read_published(folder: Path, contents: Contents, faults: _Faults) -> None:
+def _read_published(folder: Path, contents: Contents, faults: list[str]) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():  # It could bring any file of the reader into a merged folder.
             raise ValueError(f"{shortened(ascii(str(path)))} is a link; put the file itself there")
@@ -185,7 +177,7 @@ def _read_published(folder: Path, contents: Contents, faults: _Faults) -> None:
             raise InvalidRecord(f"{label} has {variables:,} variables, and a true edge with another one")
         contents.datasets[name] = facts
     for key in published:
-        with faults.of(folder):
+        with _noted(faults, folder):
             record, skeleton = published.record(*key), published.skeleton_file(*key)
             label = f"the run of {record.setting} on {record.dataset}"
             validate(record.to_json(), label, schema())
@@ -195,7 +187,7 @@ def _read_published(folder: Path, contents: Contents, faults: _Faults) -> None:
             contents.runs[key] = Run(published.experiments[key], record, published.verification(*key), kept)
 
 
-def _read_results(folder: Path, contents: Contents, faults: _Faults) -> None:
+def _read_results(folder: Path, contents: Contents, faults: list[str]) -> None:
     if not (folder / EXPERIMENTS).is_file():
         raise ValueError("it is missing; run the workflow again, which writes it")
     asked = parse(read_bytes(folder / EXPERIMENTS), EXPERIMENTS)
@@ -203,13 +195,13 @@ def _read_results(folder: Path, contents: Contents, faults: _Faults) -> None:
         raise ValueError(f"{EXPERIMENTS}: {shortened(ascii(names[0]), 100)} is no name of an experiment")
     experiments = {(d, s): name for name, its in asked.items() for d in its["datasets"] for s in its["settings"]}
     for path in sorted(folder.glob("problems/*.json")):
-        with faults.of(path):
+        with _noted(faults, path):
             facts = contents.datasets[path.stem] = parse(read_bytes(path), path.name)
             if facts.get("name") != path.stem:
                 raise ValueError(f"its data set is {facts.get('name')!r}, and not that of the file's name")
     tables = {}
     for path in sorted(folder.glob("verification/*.csv")):
-        with faults.of(path):
+        with _noted(faults, path):
             rows = {(row["dataset"], row["setting"]): row for row in _rows(read_bytes(path))}
             tables[path.stem] = path.stat().st_mtime_ns, rows
     superfluous = unverified = 0
@@ -221,7 +213,7 @@ def _read_results(folder: Path, contents: Contents, faults: _Faults) -> None:
         verified_at, rows = tables.get(experiment) or tables.get(key[0]) or (0, {})
         row = rows.get(key) if verified_at >= path.stat().st_mtime_ns else None
         unverified += row is None
-        with faults.of(path):
+        with _noted(faults, path):
             record, skeleton = Record.load(path), path.with_suffix(".npz")
             if (record.dataset, record.setting) != key:
                 raise InvalidRecord(f"it is the record of {record.setting} on {record.dataset}")
@@ -391,10 +383,8 @@ def check(folder: Path) -> list[str]:
 
 
 def unknown_origins(folder: Path) -> list[str]:
-    """Return sentences about runs of a valid published folder whose code cannot be looked up in a commit.
-
-    In a clone of the project that is not shallow, the commit must be in the history of the present one.
-    """
+    """Return sentences about runs of a valid published folder whose code cannot be looked up in a commit. In a clone of
+    the project that is not shallow, the commit must be in the history of the present one."""
     found: dict[str, list[str]] = {}
     for record in PublishedRuns(folder).records():
         commit, dirty = record.environment["git_commit"], record.environment["git_dirty"]

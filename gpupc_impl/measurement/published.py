@@ -78,9 +78,6 @@ class PublishedRuns:
     def __iter__(self) -> Iterator[RunKey]:
         return iter(self.experiments)
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
     def record(self, dataset: str, setting: str) -> Record:
         """Return the record of a run; raises KeyError without this run, and InvalidRecord if its line is damaged."""
         place, line = self._lines[dataset, setting]
@@ -122,7 +119,7 @@ class PublishedRuns:
     @functools.cached_property
     def _finished(self) -> Counter[str]:
         """The number of runs that found a skeleton, by data set."""
-        return Counter(dataset for dataset, setting in self if self._lines[dataset, setting][1].get("status") == "ok")
+        return Counter(key[0] for key, (_, line) in self._lines.items() if line.get("status") == "ok")
 
     def skeleton_file(self, dataset: str, setting: str) -> zipfile.Path | Path:
         """Return the path of a run's skeleton, which need not exist; raises InvalidRecord if damaged."""

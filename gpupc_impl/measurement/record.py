@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import parse_json, read_bytes, save_json, shortened
+from gpupc_impl.core.files import parse_json, read_bytes, read_json, save_json, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -34,8 +33,7 @@ class InvalidRecord(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Upper bounds on the resources of one run: wall-clock seconds (of the cold run as well), resident memory of the
-    worker and all its descendants, and device memory; None means no limit."""
+    """Upper bounds on the resources of one run, the cold one included; None means no limit."""
 
     time_s: float | None = None
     memory_bytes: int | None = None
@@ -44,14 +42,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Wall-clock seconds; measurement/clock.py defines what they include.
-
-    Attributes:
-        cold: the first run of a fresh process; None if it did not finish.
-        compile: the part of the cold run that was spent compiling; None if nothing was compiled.
-        warm: the repeats, in the order in which they ran.
-        levels: for each repeat, the seconds of each level.
-    """
+    """Wall-clock seconds; measurement/clock.py defines what they include."""
 
     cold: float | None = None
     compile: float | None = None
@@ -76,8 +67,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """The largest memory use over all runs, in bytes, None if unknown: the resident memory of the worker and all its
-    descendants, and device memory that was allocated through the backend."""
+    """The largest memory use over all runs, in bytes; None if it is unknown."""
 
     process: int | None = None
     device: int | None = None
@@ -85,15 +75,8 @@ class Peaks:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
-    """The measurement of one setting (a method with its parameters) on one problem; the schema explains each field.
-
-    Attributes:
-        dataset_facts: facts about the data set; in JSON, ``dataset`` holds them together with its name.
-        problem: `Problem.facts` of the problem that the method solved; None without data.
-        status: one of the statuses of `measurement.isolate`; unless it is ``ok``, ``why`` is a sentence.
-        code: the digest of the sources (see `measurement.digest`).
-        environment: the facts of the machine and its software (see `measurement.environment`).
-    """
+    """The measurement of one setting (a method with its parameters) on one problem. The schema explains each field, and
+    those of the other classes; its ``dataset`` holds the data set's name and the `dataset_facts`."""
 
     setting: str
     method: str
@@ -172,10 +155,6 @@ class Record:
     def commit(self) -> str | None:
         return commit_name(self.environment)
 
-    @property
-    def date(self) -> str | None:
-        return day(self.environment)
-
     def to_json(self) -> dict[str, Any]:
         """Return the record as the schema describes it; the result shares lists and mappings with the record."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Record)}
@@ -201,17 +180,14 @@ class Record:
 
     def save(self, path: str | Path) -> None:
         """Write the record, all of the file or none; raises InvalidRecord if it does not fit the schema."""
-        _save(self.to_json(), path, schema())
+        content = self.to_json()
+        validate(content, Path(path).name, schema())
+        save_json(content, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Record:
         """Read a record; raises InvalidRecord if the file is not JSON, or does not fit the schema."""
         return cls.from_json(_load(path, schema()))
-
-
-def load_records(paths: Iterable[str | Path]) -> list[Record]:
-    """Return the records of these files, in the order of the paths; see `Record.load`."""
-    return [Record.load(path) for path in paths]
 
 
 def to_frame(records: Sequence[Record]) -> pandas.DataFrame:
@@ -258,7 +234,8 @@ def band(samples: Sequence[float]) -> tuple[float | None, float | None, float | 
 def save_tests(content: Mapping[str, Any], path: str | Path) -> None:
     """Write a table's single tests with the ``source`` of their data; raises InvalidRecord unless they fit the
     schema."""
-    _save(content, path, schema_of_tests())
+    validate(content, Path(path).name, schema_of_tests())
+    save_json(content, Path(path))
 
 
 def load_tests(path: str | Path) -> dict[str, Any]:
@@ -268,16 +245,14 @@ def load_tests(path: str | Path) -> dict[str, Any]:
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of a record."""
-    content: dict[str, Any] = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = read_json(Path(__file__).with_name("record.schema.json"))
     return content
 
 
 @functools.cache
 def schema_of_tests() -> dict[str, Any]:
     """Return the JSON schema of a table of single tests, in which environments are those of records."""
-    path = Path(__file__).with_name("single_tests.schema.json")
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = read_json(Path(__file__).with_name("single_tests.schema.json"))
     content["properties"]["environments"]["additionalProperties"] = schema()["properties"]["environment"]
     return content
 
@@ -314,10 +289,8 @@ def parse(text: bytes, source: str) -> Any:
 
 
 def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
-    """Compare a document with its schema; raises InvalidRecord, which names the source, the key and the reason.
-
-    Without the package jsonschema (a GPU machine may have few packages), a warning is issued instead.
-    """
+    """Compare a document with its schema; raises InvalidRecord, which names the source, the key and the reason. Without
+    the package jsonschema (a GPU machine may have few packages), a warning is issued instead."""
     try:
         import jsonschema
     except ImportError:
@@ -327,11 +300,6 @@ def validate(content: Any, source: str, schema: Mapping[str, Any]) -> None:
     if error is not None:
         place, reason = shortened(error.json_path), shortened(error.message)
         raise InvalidRecord(f"{source} is not a valid record: at {place}: {reason}")
-
-
-def _save(content: Mapping[str, Any], path: str | Path, schema: Mapping[str, Any]) -> None:
-    validate(content, Path(path).name, schema)
-    save_json(content, Path(path))
 
 
 def _load(path: str | Path, schema: Mapping[str, Any]) -> dict[str, Any]:

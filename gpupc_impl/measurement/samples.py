@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from gpupc_impl.core.files import read_json, save_json
 from gpupc_impl.measurement.bench import Place, ProblemFile, Runner, Setting
@@ -129,18 +129,14 @@ def _digest(content: Any) -> str:
 
 
 class Job(abc.ABC):
-    """Takes all samples of one setting on one problem.
+    """Takes all samples of one setting on one problem. The final `outcome` is set when the job is `done`."""
 
-    Attributes:
-        single_tests: whether single tests are sampled instead of searches.
-        outcome: the final outcome, which is set when the job is `done`.
-    """
-
-    single_tests: ClassVar[bool] = False
     outcome: Outcome
 
-    def __init__(self, runner: Runner, problem: ProblemFile, samples: Samples):
-        self.runner, self.problem, self.samples = runner, problem, samples
+    def __init__(self, runner: Runner, problem: ProblemFile, store: Path, **origin: Any):
+        origin |= sample_origin(runner.setting, runner.place, problem.facts["fingerprint"])
+        self.runner, self.problem = runner, problem
+        self.samples = Samples(store, origin, runner.setting.limits, runner.bench.attempt)
         self.done = False
         self._warm: Worker | None = None  # the process of the job's last run
 
@@ -152,10 +148,6 @@ class Job(abc.ABC):
     @abc.abstractmethod
     def run(self, number: int, warm_up: bool) -> Outcome:
         """Run once to take the sample of this number, which is the outcome's value, or to warm up the process."""
-
-    @abc.abstractmethod
-    def end(self, outcome: Outcome) -> None:
-        """Finish the job; called once, when it is done."""
 
     def keep_answer(self) -> Outcome:
         """Handle the cold run's outcome before its sample is kept."""
@@ -169,12 +161,6 @@ class Job(abc.ABC):
     def needs_process(self) -> bool:
         """Whether the job's next step is a run."""
         return not self.done and len(self.samples.taken) < self.n_samples and self.samples.failure_before() is None
-
-    def open(self) -> None:
-        """Open the problem in the process; the job is done if that fails."""
-        outcome = self.runner.open(self.problem, self.single_tests)
-        if not outcome.ok:
-            self.finish(outcome)
 
     def step(self) -> None:
         """Take one more sample if one is missing; the job is done after the last one."""
@@ -198,13 +184,13 @@ class Job(abc.ABC):
             self.finish(Outcome("ok"))
 
     def finish(self, outcome: Outcome) -> None:
+        """Finish the job; called once, when it is done."""
         self.done, self.outcome = True, outcome
-        self.end(outcome)
 
     def _take(self) -> Outcome:
         """Take the next sample, which is the outcome's value."""
         number = len(self.samples.taken)
-        ready = self.runner.open(self.problem, self.single_tests)
+        ready = self.runner.open(self.problem)
         worker = self.runner.start()
         if ready.ok and number > 0 and worker is not self._warm:
             ready = self.run(number, warm_up=True)
@@ -214,18 +200,19 @@ class Job(abc.ABC):
         outcome = self.run(number, warm_up=False)
         if not outcome.ok:
             self.samples.keep_failure(outcome)
-            return outcome
-        kept = self.keep_answer() if number == 0 else outcome
-        return outcome if kept.ok else kept
+        elif number == 0 and not (kept := self.keep_answer()).ok:
+            return kept
+        return outcome
 
 
 def take_turns(jobs: Sequence[Job]) -> None:
     """Open the problems of all jobs concurrently, then step through the jobs in rounds until all are done."""
     starting = [job for job in jobs if job.needs_process]
     for job in starting:
-        job.runner.begin(job.problem, job.single_tests)
+        job.runner.begin(job.problem)
     for job in starting:
-        job.open()
+        if not (opened := job.runner.open(job.problem)).ok:
+            job.finish(opened)
     while waiting := [job for job in jobs if not job.done]:
         for job in waiting:
             job.step()

@@ -12,7 +12,6 @@ skeletons (`samples`), but the time limit is for all runs of a cell together.
 import contextlib
 import dataclasses
 import math
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from typing import Any
 import numpy as np
 
 from gpupc_impl.core.family import load_problem
-from gpupc_impl.core.registry import Method
 from gpupc_impl.measurement.bench import Bench, ProblemFile, Runner, Setting, check_settings
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import SCHEMA_VERSION
-from gpupc_impl.measurement.samples import Job, Samples, sample_origin, take_turns
+from gpupc_impl.measurement.samples import Job, take_turns
 
 Test = tuple[int, int, tuple[int, ...]]  # the first (or permuted) variable, the other one, and the set, ascending
 
@@ -52,18 +50,13 @@ def draw_tests(n_variables: int, set_size: int, count: int, seed: int) -> list[T
     return tests
 
 
-def has_single_test(method: Method) -> bool:
-    """Return whether the method's test can be timed alone."""
-    return method.open_test is not None
-
-
 def measure_tests(
     groups: Sequence[Sequence[Case]],
     implementations: Sequence[Setting],
     bench: Bench,
     *,
     store: Path,
-    progress: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+    progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Time every implementation on every case; returns the content for `record.save_tests` without the ``source`` of
     the data. ValueError is raised if an implementation is invalid, or its method has no `open_test`.
@@ -76,19 +69,18 @@ def measure_tests(
     """
     check_settings(implementations)
     for each in implementations:
-        if not has_single_test(each.registered):
+        if each.registered.open_test is None:
             raise ValueError(f"{each.name}: method {each.method!r} has no single test to time")
     cells = []
     with bench.open(), contextlib.ExitStack() as stack:
         places = bench.places(implementations)
-        runners = [Runner(bench, each, places[each.name]) for each in implementations]
-        for runner in runners:
-            stack.callback(runner.close)
+        opened = (Runner(bench, each, places[each.name], single_test=True) for each in implementations)
+        runners = [stack.enter_context(contextlib.closing(runner)) for runner in opened]
         for group in groups:
             turn = []
             for case in group:
                 path = case.problem_path
-                problem = None if path is None else ProblemFile(path, load_problem(path).fingerprint)
+                problem = None if path is None else ProblemFile(path, load_problem(path).facts())
                 turn += [_begin(case, runner, problem, store, progress) for runner in runners]
             take_turns([cell for cell in turn if isinstance(cell, Cell)])
             cells += [cell.content() if isinstance(cell, Cell) else cell for cell in turn]
@@ -104,12 +96,8 @@ def measure_tests(
 class Cell(Job):
     """The job that times one implementation on one case."""
 
-    single_tests = True
-
     def __init__(self, case: Case, runner: Runner, problem: ProblemFile, store: Path, progress: Callable[[str], None]):
-        origin = sample_origin(runner.setting, runner.place, problem.fingerprint)
-        origin |= {"tests": case.tests}
-        super().__init__(runner, problem, Samples(store, origin, runner.setting.limits, runner.bench.attempt))
+        super().__init__(runner, problem, store, tests=case.tests)
         self.case, self.progress = case, progress
         self.limit_s = runner.setting.limits.time_s
         self.samples.take_over(lambda sample: sample["seconds"] <= self._left_s())
@@ -133,18 +121,16 @@ class Cell(Job):
             return Outcome("timeout", f"over the time limit of {self.limit_s:g} s for a cell: {made}")
         return outcome
 
-    def end(self, outcome: Outcome) -> None:
-        self.progress(str(self))
-
-    def content(self) -> dict[str, Any]:
-        return _content(self.case, self.runner, self.outcome, self.samples.taken)
-
-    def __str__(self) -> str:
+    def finish(self, outcome: Outcome) -> None:
+        super().finish(outcome)
         what = ", ".join(f"{name} {value}" for name, value in self.case.facts.items())
         seconds = [sample["seconds"] for sample in self.samples.taken[1:]]
         median = f": median {np.median(seconds):.4g} s" if seconds else ""
-        why = f" ({self.outcome.why})" if self.outcome.why else ""
-        return f"{self.runner.setting.name}, {what}: {self.outcome.status}{median}{why}"
+        why = f" ({outcome.why})" if outcome.why else ""
+        self.progress(f"{self.runner.setting.name}, {what}: {outcome.status}{median}{why}")
+
+    def content(self) -> dict[str, Any]:
+        return _content(self.case, self.runner, self.outcome, self.samples.taken)
 
 
 def _begin(
@@ -163,7 +149,6 @@ def _begin(
 
 
 def _content(case: Case, runner: Runner, outcome: Outcome, taken: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return the stored form of a cell."""
     setting, method = runner.setting, runner.setting.registered
     return {
         **case.facts,

@@ -6,8 +6,6 @@
 import contextlib
 import dataclasses
 import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.isolate import Outcome
 from gpupc_impl.measurement.record import Peaks, Record, Result, Times
-from gpupc_impl.measurement.samples import Job, Samples, sample_origin, take_turns
+from gpupc_impl.measurement.samples import Job, take_turns
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +37,7 @@ class MeasurementRequest:
         long_run_s: seconds; a setting whose runs take longer is repeated only once.
         side_by_side: the largest number of settings that take turns with each other, each of which has a copy of the
             problem in its process; None for no limit.
-        store: a folder that keeps samples for later measurements; None keeps none.
+        store: a folder that keeps samples for later measurements.
     """
 
     problem_path: Path | None
@@ -47,10 +45,10 @@ class MeasurementRequest:
     settings: Sequence[Setting]
     skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
     out_dir: Path
+    store: Path
     repeats: int = 3
     long_run_s: float = 60
     side_by_side: int | None = None
-    store: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("repeats", "side_by_side"):
@@ -62,31 +60,11 @@ class MeasurementRequest:
             raise ValueError(f"there is no problem to measure {', '.join(left)} on")
 
 
-@dataclasses.dataclass(frozen=True)
-class Progress:
-    """A finished stage of a setting's measurement (``"cold"``, ``"warm-up"`` if it was resumed, ``"repeat 2 of 5"`` or
-    ``"done"``) with the seconds of its sample and the reason of its status, as text a line for the user."""
-
-    setting: str
-    stage: str
-    status: str
-    seconds: float | None = None
-    why: str | None = None
-
-    def __str__(self) -> str:
-        text = self.status if self.seconds is None else f"{self.seconds:.4g} s"
-        return f"{self.setting}: {self.stage}: {text}" + (f" ({self.why})" if self.why else "")
-
-
-def show(progress: Progress) -> None:
-    """Print a stage to stderr."""
-    print(progress, file=sys.stderr, flush=True)
-
-
 def measure_side_by_side(
-    request: MeasurementRequest, bench: Bench, *, progress: Callable[[Progress], None] = show
+    request: MeasurementRequest, bench: Bench, *, progress: Callable[[str], None]
 ) -> dict[str, Record]:
-    """Measure the settings of a request; returns their records by name.
+    """Measure the settings of a request; returns their records by name. `progress` is called with a line for each
+    finished stage of a setting: ``cold``, ``warm-up`` if it was resumed, ``repeat 2 of 5`` and so on, and ``done``.
 
     Each leaves a record and, if the status is ok, its skeleton. A method that fails leaves a record that says why, and
     the others are measured all the same.
@@ -100,16 +78,12 @@ def measure_side_by_side(
     refusals = {method.name: str(unavailable(method, problem=problem)) for method in misfits}
     skipped = [setting for setting in request.settings if setting.name in request.skipped]
     records = {setting.name: _skip(request, setting, facts, bench) for setting in skipped}
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(bench.open())
+    with bench.open(), contextlib.ExitStack() as stack:
         places = bench.places(chosen, refusals)
-        runners = [Runner(bench, setting, places[setting.name]) for setting in chosen]
-        for runner in runners:
-            stack.callback(runner.close)
-        store = request.store or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        problem_file = ProblemFile(request.problem_path, problem.fingerprint)
+        runners = [stack.enter_context(contextlib.closing(Runner(bench, each, places[each.name]))) for each in chosen]
+        problem_file = ProblemFile(request.problem_path, facts)
         del problem  # The workers have copies of their own.
-        jobs = [SkeletonJob(runner, problem_file, facts, request, store, progress) for runner in runners]
+        jobs = [SkeletonJob(runner, problem_file, request, progress) for runner in runners]
         group = request.side_by_side or max(len(jobs), 1)
         for start in range(0, len(jobs), group):
             take_turns(jobs[start : start + group])
@@ -122,33 +96,22 @@ def _skip(request: MeasurementRequest, setting: Setting, facts: Mapping[str, Any
     outcome = Outcome("skipped", request.skipped[setting.name])
     backend = resolve_backend(bench.backend) if setting.has_kernels else "cpu"
     place = Place(backend, environment(bench.cores, bench.threads), outcome)
-    record = _record(request, setting, place, facts, outcome)
-    _write(request, record)
-    return record
+    return _write(request, setting, place, facts, outcome)
 
 
-def _write(request: MeasurementRequest, record: Record, answer: Path | None = None) -> None:
-    """Write a record, and beside it a copy of the skeleton's file; with None, that of an earlier run is removed."""
-    skeleton = request.out_dir / f"{record.setting}.npz"
-    if answer is None:
-        skeleton.unlink(missing_ok=True)
-    else:
-        with write_whole(skeleton) as file, open(answer, "rb") as source:
-            shutil.copyfileobj(source, file)
-    record.save(request.out_dir / f"{record.setting}.json")
-
-
-def _record(
+def _write(
     request: MeasurementRequest,
     setting: Setting,
     place: Place,
     problem: Mapping[str, Any] | None,
     outcome: Outcome,
+    answer: Path | None = None,
     **measured: Any,
 ) -> Record:
-    """The record of a setting; fields that ``measured`` does not give have the values of an unmeasured setting."""
-    method = setting.registered
-    return Record(
+    """Write and return a record, whose fields that ``measured`` does not give have the values of an unmeasured setting,
+    and beside it a copy of the skeleton's file `answer`; without one, that of an earlier run is removed."""
+    method, skeleton = setting.registered, request.out_dir / f"{setting.name}.npz"
+    record = Record(
         setting=setting.name,
         method=method.name,
         family=method.family,
@@ -168,6 +131,13 @@ def _record(
         environment=place.environment,
         **measured,
     )
+    if answer is None:
+        skeleton.unlink(missing_ok=True)
+    else:
+        with write_whole(skeleton) as file, open(answer, "rb") as source:
+            shutil.copyfileobj(source, file)
+    record.save(skeleton.with_suffix(".json"))
+    return record
 
 
 class SkeletonJob(Job):
@@ -176,18 +146,10 @@ class SkeletonJob(Job):
     record: Record
 
     def __init__(
-        self,
-        runner: Runner,
-        problem: ProblemFile,
-        facts: Mapping[str, Any],
-        request: MeasurementRequest,
-        store: Path,
-        progress: Callable[[Progress], None],
+        self, runner: Runner, problem: ProblemFile, request: MeasurementRequest, progress: Callable[[str], None]
     ):
-        origin = sample_origin(runner.setting, runner.place, facts["fingerprint"])
-        samples = Samples(store, origin, runner.setting.limits, runner.bench.attempt)
-        super().__init__(runner, problem, samples)
-        self.request, self.facts, self.progress = request, facts, progress
+        super().__init__(runner, problem, request.store)
+        self.request, self.progress = request, progress
         self.skeleton_path = self.samples.folder / "skeleton.npz"
         if self.skeleton_path.exists():
             self.samples.take_over(self._within_limits)
@@ -207,36 +169,36 @@ class SkeletonJob(Job):
         return 2 if long_run else 1 + self.request.repeats
 
     def run(self, number: int, warm_up: bool) -> Outcome:
-        """Run the setting once and report the stage."""
         stage = "warm-up" if warm_up else "cold" if number == 0 else f"repeat {number} of {self.n_samples - 1}"
         message = {"do": "run", "problem": str(self.problem.path), "show_levels": stage == "cold"}
         outcome = self.runner.request(message, self.runner.setting.limits.time_s)
-        seconds = outcome.value["seconds"] if outcome.ok else None
-        self.progress(Progress(self.runner.setting.name, stage, outcome.status, seconds, outcome.why))
+        self._tell(stage, f"{outcome.value['seconds']:.4g} s" if outcome.ok else outcome.status, outcome.why)
         return outcome
+
+    def _tell(self, stage: str, text: str, why: str | None) -> None:
+        self.progress(f"{self.runner.setting.name}: {stage}: {text}" + (f" ({why})" if why else ""))
 
     def keep_answer(self) -> Outcome:
         return self.runner.save(self.skeleton_path)
 
     def objection(self) -> str | None:
-        """Return a sentence if two runs gave different answers."""
         setting = self.runner.setting
         if setting.registered.random:
             return None
-        digests = ["skeleton_sha256"] + ["sepsets_sha256"] * setting.canonical
+        compared = {"skeletons": "skeleton_sha256"}
+        if setting.canonical:
+            compared["separating sets"] = "sepsets_sha256"
         first, *others = (sample["result"] for sample in self.samples.taken)
         for number, result in enumerate(others, 1):
-            for digest in digests:
+            for what, digest in compared.items():
                 if result[digest] != first[digest]:
-                    what = "skeletons" if digest == "skeleton_sha256" else "separating sets"
-                    return (
-                        f"two runs gave different answers: the {what} of the cold run ({first['edges']} edges) and of "
-                        f"repeat {number} ({result['edges']} edges) differ"
-                    )
+                    both = f"the cold run ({first['edges']} edges) and of repeat {number} ({result['edges']} edges)"
+                    return f"two runs gave different answers: the {what} of {both} differ"
         return None
 
-    def end(self, outcome: Outcome) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """Leave the process, and write the record and, if the status is ok, the skeleton beside it."""
+        super().finish(outcome)
         self.runner.close()
         samples, setting = self.samples, self.runner.setting
         if outcome.ok:
@@ -245,12 +207,13 @@ class SkeletonJob(Job):
         cold, warm = samples.taken[:1], samples.taken[1:]
         process = [sample["peak_process_bytes"] for sample in samples.taken] + [self.runner.memory_peak]
         device = [sample["peak_device_bytes"] for sample in samples.taken]
-        self.record = _record(
+        self.record = _write(
             self.request,
             setting,
             self.runner.place,
-            samples.taken[-1]["problem"] if samples.taken else self.facts,
+            samples.taken[-1]["problem"] if samples.taken else self.problem.facts,
             outcome,
+            self.skeleton_path if outcome.ok else None,
             time_s=Times(
                 cold=cold[0]["seconds"] if cold else None,
                 compile=cold[0]["compile_seconds"] if cold else None,
@@ -261,9 +224,8 @@ class SkeletonJob(Job):
             peak_bytes=Peaks(_largest(process), _largest(device)),
             reused_samples=samples.reused,
         )
-        _write(self.request, self.record, self.skeleton_path if outcome.ok else None)
-        why = outcome.why or (f"{samples.reused} stored samples reused" if samples.reused else None)
-        self.progress(Progress(setting.name, "done", outcome.status, why=why))
+        reused = f"{samples.reused} stored samples reused" if samples.reused else None
+        self._tell("done", outcome.status, outcome.why or reused)
 
 
 def _largest(values: Sequence[int | None]) -> int | None:

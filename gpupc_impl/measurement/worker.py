@@ -43,8 +43,7 @@ class Session:
         self.tests: dict[tuple[str, str], Callable[..., Any]] = {}  # by setting and problem
 
     def answer(self, message: dict[str, Any]) -> Any:
-        """Call the method of this class that a request names under ``do``, with the rest of the request as
-        arguments."""
+        """Call the method that a request names under ``do``, with the rest of the request as arguments."""
         return getattr(self, message.pop("do"))(**message)
 
     @staticmethod
@@ -91,8 +90,7 @@ class Session:
             raise Refused(str(error)) from error
         skeleton, digests = timed.value, digests_of(timed.value)
         # Checking all sets takes longer than many searches, so those that a later run finds again are not checked.
-        known = (setting, problem, *digests) in self.valid
-        check_answer(skeleton, self.problems[problem], whole=not known)
+        check_answer(skeleton, self.problems[problem], whole=(setting, problem, *digests) not in self.valid)
         self.valid.add((setting, problem, *digests))
         self._check_problem(problem)
         self.skeleton = skeleton
@@ -200,15 +198,9 @@ def reset_peak() -> None:
 
 def peak_process_bytes() -> int:
     """Return the largest resident memory of this process since `reset_peak`, in bytes."""
-    try:
-        # This is not ru_maxrss, which on Linux starts at the size of the process that started this one.
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    # ru_maxrss starts at the size of the process that started this one, so it counts only where VmHWM is not reported.
+    peaks = re.findall(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())
+    return 1024 * (int(peaks[0]) if peaks else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _print_level(progress: Progress) -> None:

@@ -25,7 +25,7 @@ from gpupc_impl.core.family import plugins
 from gpupc_impl.core.files import parse_yaml, read_csv, read_text
 from gpupc_impl.reporting import papers
 from gpupc_impl.reporting.figures import Drawing, write_drawings
-from gpupc_impl.reporting.runs import Heading, Source, absent_note, heading, load, load_facts, load_single_tests
+from gpupc_impl.reporting.runs import Source, absent_note, heading, load, load_facts, load_single_tests
 from gpupc_impl.reporting.tables import Table, write_tables
 
 EVERY = "every"  # the value of an entry's ``family`` that stands for all families
@@ -101,9 +101,7 @@ class Entry:
 
     def outputs(self) -> dict[str, str]:
         """Return the files to which the table or figure is written, by kind; the first of them is part of the report.
-
-        The PDF of a figure is for papers: without headings and small print, with a page for each machine.
-        """
+        The PDF of a figure is for papers: without headings and small print, with a page for each machine."""
         if not self.figure:
             return {kind: f"results/tables/{self.name}.{kind}" for kind in ("html", "csv", "md")}
         files = {kind: f"figures/{self.name}.{kind}" for kind in ("svg", "pdf")}
@@ -111,15 +109,15 @@ class Entry:
 
     def write(self, sources: Sequence[Source], outputs: Mapping[str, str]) -> None:
         """Make the table or figure from each source separately, and write one block or panel for each, in order."""
+        blocks = []
+        for source in sources:
+            read = {name: source.given[name] if name in GIVEN else READERS[name](source) for name in self.reads}
+            made = self.make(**read)
+            if isinstance(made, Table):
+                made = dataclasses.replace(made, notes=[*made.notes, *absent_note(source)])
+            blocks.append((heading(source, read), made))
         paths = {f"{kind}_path": outputs[kind] for kind in self.outputs()}
-        (write_drawings if self.figure else write_tables)([self._made(source) for source in sources], **paths)
-
-    def _made(self, source: Source) -> tuple[Heading, Any]:
-        read = {name: source.given[name] if name in GIVEN else READERS[name](source) for name in self.reads}
-        made = self.make(**read)
-        if isinstance(made, Table):
-            made = dataclasses.replace(made, notes=[*made.notes, *absent_note(source)])
-        return heading(source, read), made
+        (write_drawings if self.figure else write_tables)(blocks, **paths)
 
 
 @functools.cache

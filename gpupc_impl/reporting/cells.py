@@ -111,10 +111,8 @@ def mark(*runs: VerifiedRecord | None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Speedup:
-    """A ratio of two times, which is a bound (``">"`` or ``"<"``) if one of the runs hit its time limit.
-
-    ``value`` is None if there is no ratio; ``why`` is then the reason.
-    """
+    """A ratio of two times, which is a bound (``">"`` or ``"<"``) if a run hit its time limit. Without a ratio, `why`
+    is the reason, and `value` None."""
 
     value: float | None
     bound: str = ""
@@ -187,11 +185,12 @@ def csv_row(run: VerifiedRecord) -> dict[str, Any]:
 
 def rows_of_sweeps(runs: Runs, sweeps: Mapping[str, Mapping[str, float]], value: str) -> list[dict[str, Any]]:
     """Return the rows of a figure with a panel for each sweep; the column `value` has the varied value."""
-    rows = []
-    for panel, graphs in sweeps.items():
-        shown = [run for run in runs if run.dataset in graphs]
-        rows += [{"panel": panel, value: graphs[run.dataset], **csv_row(run)} for run in shown]
-    return rows
+    return [
+        {"panel": panel, value: graphs[run.dataset], **csv_row(run)}
+        for panel, graphs in sweeps.items()
+        for run in runs
+        if run.dataset in graphs
+    ]
 
 
 def times(
@@ -200,8 +199,7 @@ def times(
     at: Callable[[VerifiedRecord], Any] = lambda run: run.dataset,
     **facts: Any,
 ) -> dict[Any, Cell]:
-    """Return the cells of runs' times, by data set or `at`; `facts` are more columns of the CSV, or functions of a
-    run."""
+    """Return the cells of runs' times, by data set or `at`; `facts` are more columns, or functions of a run."""
     return {at(run): Cell(text(run), {"source": "ours", **_of(run, facts), **csv_row(run)}) for run in runs if run}
 
 
@@ -242,7 +240,7 @@ def of_lines(
     title: str,
     head: Sequence[str],
     columns: Mapping[Any, str],
-    lines: Iterable[Line],
+    lines: Sequence[Line],
     notes: Sequence[str],
     runs: Runs = (),
     left: Sequence[int] = (0, 1),
@@ -250,10 +248,7 @@ def of_lines(
 ) -> Table:
     """Return the table of some lines, whose heads stand in the columns `head`; a line that shows nothing is left out,
     and `missing` stands where a line has no cell. Below the notes follow the `places` and `remarks` of the runs."""
-    lines = list(lines)
-    rows = [
-        [*line.head, *(line.cells[key].text if key in line.cells else missing for key in columns)] for line in lines
-    ]
+    rows = [[*line.head, *(line.cells.get(key, Cell(missing)).text for key in columns)] for line in lines]
     rows = [row for row in rows if not set(row[len(head) :]) <= {"–", "not run", missing}]
     plain = [cell.row for line in lines for cell in line.cells.values() if cell.row]
     notes = [*notes, *places(runs), *remarks(runs)]

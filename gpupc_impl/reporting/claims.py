@@ -82,24 +82,14 @@ def table_of(
     paper: str, reported: Sequence[Claim], quantities: Mapping[str, Quantity], evidence: Evidence, notes: Sequence[str]
 ) -> Table:
     """Return the table of a paper's claims (rows of results/reported/PAPER_claims.csv) in order, with notes about the
-    paper's hardware and the methods that stand for its programs. A claim without a quantity has its reason in the row's
-    ``why``."""
+    paper's hardware and the methods that stand for its programs. The row's ``why`` says why a claim has no quantity."""
     backend = kernels_of(evidence.runs)
     judged = [_judged(claim, quantities, evidence, backend) for claim in reported]
-    header = [
-        "§",
-        "the paper's sentence",
-        "what is compared",
-        "paper",
-        "ours",
-        "backend",
-        "verdict",
-        "measured on, and why",
-    ]
     rows = [row.pop("cells") for row in judged]
-    left = (0, 1, 2, 5, 6, 7)
-    title, counted = f"Claims of {paper} beside our records", f"Backend {backend}: {tally(judged)}."
-    return Table(title, header, rows, [counted, *notes, *RULES], judged, left, 6)
+    header = ["§", "the paper's sentence", "what is compared", "paper", "ours"]
+    header += ["backend", "verdict", "measured on, and why"]
+    notes = [f"Backend {backend}: {tally(judged)}.", *notes, *RULES]
+    return Table(f"Claims of {paper} beside our records", header, rows, notes, judged, (0, 1, 2, 5, 6, 7), 6)
 
 
 def tally(judged: Iterable[Mapping[str, Any]]) -> str:
@@ -170,8 +160,7 @@ VERDICT = HEADER.index("verdict")
 
 def headlines(claims: Mapping[str, Iterable[Claim]], reported: Sequence[Mapping[str, str]]) -> Table:
     """Return the table of headlines (rows of results/reported/headlines.csv), each from the first GPU on which its
-    claim was judged. `claims` has the rows of each paper's claim table; ValueError is raised if one lacks a headline's
-    claim."""
+    claim was judged. ValueError is raised if a headline's claim is not in `claims`, the rows of each claim table."""
     chosen: dict[tuple[str, str], Claim] = {}
     for paper, rows_of_paper in claims.items():
         for row in (row for row in rows_of_paper if row["backend"] == "cuda"):
@@ -204,7 +193,5 @@ def headlines(claims: Mapping[str, Iterable[Claim]], reported: Sequence[Mapping[
 
 def in_markdown(table: Table) -> str:
     """Return the headlines for README and the site, with a coloured mark before each verdict."""
-    rows = [list(row) for row in table.rows]
-    for row in rows:
-        row[VERDICT] = f"{MARKS[row[VERDICT]]} {row[VERDICT]}"
+    rows = [[*row[:VERDICT], f"{MARKS[row[VERDICT]]} {row[VERDICT]}", *row[VERDICT + 1 :]] for row in table.rows]
     return markdown(HEADER, rows, numeric=(2, 3))

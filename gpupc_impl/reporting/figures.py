@@ -38,11 +38,8 @@ class Drawing(NamedTuple):
     rows: Sequence[Mapping[str, Any]] = ()
 
 
-Panel = tuple[Heading, Drawing]
-
-
 def write_drawings(
-    panels: Sequence[Panel], svg_path: str | Path, pdf_path: str | Path, csv_path: str | Path | None = None
+    panels: Sequence[tuple[Heading, Drawing]], svg_path: str, pdf_path: str, csv_path: str | None = None
 ) -> None:
     """Write the figures of several machines under their headings, a CSV of their numbers, and a PDF for papers."""
     save_plain([drawing.figure for _, drawing in panels], pdf_path)
@@ -120,15 +117,12 @@ def _strip(heading: Heading, width: float) -> tuple[str, float]:
 
 def canvas(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
     """Return a new figure of a size in inches, and its (rows, columns) axes, in the style of all figures."""
+    import matplotlib
     import matplotlib.pyplot as plt
 
-    style.use()
+    matplotlib.use("Agg")  # No display is needed.
+    plt.style.use(Path(__file__).with_name("paper.mplstyle"))
     return plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
-
-
-def tick_number(value: float, _: int | None = None) -> str:
-    """Format a number of an axis without powers of ten if it has few digits."""
-    return f"{value:g}"
 
 
 def log_axis(axes: Axes) -> None:
@@ -143,7 +137,7 @@ def log_axis(axes: Axes) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(4))
     elif high < 100 * low:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(tick_number)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 

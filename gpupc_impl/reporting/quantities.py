@@ -35,7 +35,7 @@ class Evidence:
 
     Attributes:
         selected: for each method, the parameters that stand for the paper's, the preferred ones first.
-        factors: see `chained`.
+        factors: see `factors_of`.
         sharing: the histograms of shared conditioning sets, by data set.
         tests: the single tests.
         algorithm_7: the runs with cuPC's Algorithm 7 for every set, which belong to another test than the others.
@@ -44,7 +44,7 @@ class Evidence:
 
     runs: Sequence[VerifiedRecord]
     selected: Mapping[str, Sequence[Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
-    factors: Mapping[tuple[str, str], Factor] = dataclasses.field(default_factory=dict)
+    factors: Mapping[tuple[str, str], tuple[float, str]] = dataclasses.field(default_factory=dict)
     sharing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     tests: Any = None
     algorithm_7: Evidence | None = None
@@ -110,8 +110,7 @@ def seconds_of(run: VerifiedRecord) -> float:
 
 
 def of_run(method: str, get: Callable[[VerifiedRecord], float | None], lacking: str = "", **params: Any) -> Measure:
-    """Return the measure of a number of a run that counts; `lacking` says why `get` returns None after "SETTING
-    ..."."""
+    """Return the measure of a number of a run that counts; `lacking` follows the setting if `get` returns None."""
 
     def measure(evidence: Evidence, dataset: str) -> float:
         run = evidence.run(dataset, method, **params)
@@ -185,38 +184,32 @@ def over_datasets(
 # --- speedups over programs that are not on the GPU's machine --------------------------------------------------------
 
 
-class Factor(NamedTuple):
-    """The ratio of the CPU times of a program and our serial reference on one core, and a text with their names."""
-
-    ratio: float
-    text: str
-
-
-def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], Factor]:
-    """Return the factors by program and data set, from lines of cpu_factors.csv whose skeletons are the same."""
+def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], tuple[float, str]]:
+    """Return, by program and data set, the ratio of the CPU times of the program and our serial reference on one core,
+    and a text with their names, from lines of cpu_factors.csv whose skeletons are the same."""
     factors = {}
     for row in rows:
         if row["differing_edges"] == "0":
             ratio = float(row["peer_cpu_s"]) / float(row["reference_cpu_s"])
             what = f"{row['peer']} over {row['reference']}, one core of {row['machine']}"
-            factors[row["peer"], row["dataset"]] = Factor(ratio, f"{number(ratio)} ({what})")
+            factors[row["peer"], row["dataset"]] = ratio, f"{number(ratio)} ({what})"
     return factors
 
 
 def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | None = None) -> Quantity:
     """Return the speedup of a method over a program: its speedup over our reference `slow` on the GPU's machine, times
-    the program's `Factor`; a parallel reference is taken to gain as much from its cores as the program. Without a
+    the program's factor; a parallel reference is taken to gain as much from its cores as the program. Without a
     factor it is `direct`. `reduce` makes one number from those of all data sets.
     """
 
     def product(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
-        factor = evidence.factors.get((peer, dataset))
-        if factor is None:
+        if (peer, dataset) not in evidence.factors:
             raise Missing(f"{peer} not measured")
+        factor, text = evidence.factors[peer, dataset]
         ours = over(fast, slow)(evidence, dataset)
         pair = [label(evidence.run(dataset, name).setting).replace(",", "") for name in (fast, slow)]
         what = f"{' over '.join(pair)}, {evidence.run(dataset, slow).machine}"
-        return {f"{dataset}: {factor.text} × {number(ours)} ({what})": [factor.ratio * ours]}
+        return {f"{dataset}: {text} × {number(ours)} ({what})": [factor * ours]}
 
     def quantity(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
         found = over_datasets(product)(evidence, datasets)
@@ -250,27 +243,22 @@ def along(axis: str, series: Mapping[str, tuple[Describe, Measure]], compute: Co
     `axis` varies; medians of data sets of the same size."""
 
     def computed(evidence: Any, name: str) -> Mapping[str, Sequence[float]]:
-        where, places, numbers = _series(evidence, axis, *series[name])
-        found = compute(places, numbers)
-        shown = f"{name}, {axis} = {', '.join(f'{place:g}' for place in places)}" + (f" ({where})" if where else "")
+        describe, measure = series[name]
+        sizes = described(evidence, describe)
+        groups: dict[tuple[tuple[str, float], ...], dict[float, list[float]]] = {}
+        for dataset, values in over_datasets(measure)(evidence, list(sizes)).values.items():
+            fixed = tuple((symbol, number) for symbol, number in sizes[dataset].items() if symbol != axis)
+            groups.setdefault(fixed, {}).setdefault(sizes[dataset][axis], []).extend(values)
+        fixed, numbers = max(groups.items(), key=lambda group: len(group[1]), default=((), {}))
+        if len(numbers) < 2:
+            raise Missing(f"nothing that differs in {axis} only")
+        places = sorted(numbers)
+        found = compute(places, [median(numbers[place]) for place in places])
+        where = f" ({', '.join(f'{symbol} = {value:g}' for symbol, value in fixed)})" if fixed else ""
+        shown = f"{name}, {axis} = {', '.join(f'{place:g}' for place in places)}{where}"
         return {shown: [found] if isinstance(found, float) else found}
 
     return lambda evidence, _: over_datasets(computed)(evidence, list(series))  # by name
-
-
-def _series(evidence: Any, axis: str, describe: Describe, measure: Measure) -> tuple[str, list[float], list[float]]:
-    """Return a text about the numbers that do not vary, the values of the one that does, and the measured numbers."""
-    sizes = described(evidence, describe)
-    groups: dict[tuple[tuple[str, float], ...], dict[float, list[float]]] = {}
-    for dataset, values in over_datasets(measure)(evidence, list(sizes)).values.items():
-        fixed = tuple((name, number) for name, number in sizes[dataset].items() if name != axis)
-        groups.setdefault(fixed, {}).setdefault(sizes[dataset][axis], []).extend(values)
-    fixed, numbers = max(groups.items(), key=lambda group: len(group[1]), default=((), {}))
-    if len(numbers) < 2:
-        raise Missing(f"nothing that differs in {axis} only")
-    places = sorted(numbers)
-    where = ", ".join(f"{name} = {value:g}" for name, value in fixed)
-    return where, places, [median(numbers[place]) for place in places]
 
 
 def by_size(
@@ -296,11 +284,6 @@ def by_size(
         return Numbers({where + graphs: [reduce(medians)] if reduce else medians}, numbers.missing)
 
     return quantity
-
-
-def at_size(describe: Describe, size: Size, measure: Measure) -> Quantity:
-    """Return the median over the generated data of one size, which need not contain all numbers."""
-    return by_size(describe, measure, lambda its: size.items() <= its.items())
 
 
 # --- what a series says ----------------------------------------------------------------------------------------------

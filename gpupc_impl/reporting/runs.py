@@ -134,8 +134,6 @@ def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
 
 # --- runs ------------------------------------------------------------------------------------------------------------
 
-NOT_VERIFIED = {"status": "not-verified"}  # the verification of a published run for which none is recorded
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifiedRecord(Record):
@@ -196,7 +194,7 @@ def load(source: Source) -> list[VerifiedRecord]:
     if source.folder is not None:
         published, found = open_published(source.folder), []
         for key in source.runs:
-            record, row = published.record(*key), published.verification(*key) or NOT_VERIFIED
+            record, row = published.record(*key), published.verification(*key) or {"status": "not-verified"}
             stale = bool(is_stale(record.method, record.backend, record.code))
             alone = published.division(*key) == ALONE
             found.append(_verified(record, row, published.skeleton_file(*key), stale, alone))

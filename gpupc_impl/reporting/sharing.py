@@ -62,11 +62,6 @@ class Sharing:
         self.sets = np.array([int(line["sets"]) for line in lines])
 
     @property
-    def appearances(self) -> int:
-        """The number of pairs of a row and a set in it, each of which cuPC-S computes in level 2."""
-        return int(self.rows @ self.sets)
-
-    @property
     def redundant(self) -> int:
         """The number of sets that appear in several rows, which global sharing would compute only once."""
         return int(self.sets[self.rows > 1].sum())
@@ -84,6 +79,7 @@ def load(lines: Sequence[Mapping[str, str]]) -> list[Sharing]:
 
 
 def largest(sharings: Sequence[Sharing]) -> Sharing | None:
-    """Return the data set with the most sets to compute, among files if there are any."""
+    """Return the data set with the most sets to compute in level 2, each once for every row in which it appears, among
+    files if there are any."""
     measured = [sharing for sharing in sharings if sharing.kind == "file"] or sharings
-    return max(measured, key=lambda sharing: sharing.appearances, default=None)
+    return max(measured, key=lambda sharing: sharing.rows @ sharing.sets, default=None)

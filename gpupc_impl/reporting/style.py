@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,20 +33,9 @@ def colour(method: str) -> str:
     return COLOURS.get(method, OTHER_COLOUR)
 
 
-def use() -> None:
-    """Set the style of all figures that are made afterwards; no display is needed."""
-    import matplotlib
-    import matplotlib.pyplot as plt
-
-    matplotlib.use("Agg")
-    plt.style.use(resources.files("gpupc_impl.reporting") / "paper.mplstyle")
-
-
 def settle(figure: Figure) -> Bbox:
     """Compute a figure's layout once and freeze it; returns the bounding box of its content in inches, margin included.
-
-    Without this, each file format would compute the layout and draw the figure again, which takes longer than writing.
-    """
+    Otherwise each file format would compute the layout and draw the figure again, which takes longer than writing."""
     import matplotlib.pyplot as plt
 
     figure.draw_without_rendering()

@@ -13,10 +13,11 @@ import numpy as np
 
 from gpupc_impl.core.pag import MARKS
 from gpupc_impl.latent.oracle import IndependenceOracle
+from gpupc_impl.measurement.record import day
 from gpupc_impl.reporting import cells as c
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import Facts, Sweeps
-from gpupc_impl.reporting.figures import Drawing, canvas, draw_times, footer, key, log_axis, tick_number
+from gpupc_impl.reporting.figures import Drawing, canvas, draw_times, footer, key, log_axis
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, by_key, datasets_of
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.reporting.true_pag import true_pag
@@ -102,7 +103,7 @@ def provenance(runs: Runs) -> Table:
         facts = {name: value for name, value in _flat(run.environment) if name not in ("measured_at", "device", "gpu")}
         place = str([run.backend, facts])
         environments.setdefault(place, {"backend": run.backend, **facts})
-        days.setdefault(place, set()).update([run.date] if run.date else [])
+        days.setdefault(place, set()).update(filter(None, [day(run.environment)]))
     for place, facts in environments.items():
         if on := sorted(days[place]):
             facts["measured"] = " to ".join(dict.fromkeys([on[0], on[-1]]))
@@ -144,8 +145,6 @@ CONVENTIONS = {
     "nonlinear": ("k_cmi", "permutations", "transform"),
 }
 """For each family, the facts of a problem that define its test."""
-
-MISSING = "None of the authors' programs was measured; docs/peers.md explains how to build them."
 
 CLOCKS: Mapping[str, Callable[..., c.Speedup]] = {"whole": c.speedup, "levels": c.levels_speedup}
 
@@ -208,8 +207,9 @@ def peers(runs: Runs, notes: Sequence[str] = ()) -> Table:
             plain.append(row | {f"{clock}_speedup": mean for clock, mean in means.items()})
     header = ["program", "data set", "its ms", "its levels, ms", "beside", "ours", "our ms", "our levels, ms"]
     header += ["whole call", "levels", "edges, its / ours", "its edges against the reference's", "test"]
-    explained = [*notes, *c.places(runs)] if rows else [MISSING]
-    below = [*explained, *c.remarks(run for run in runs if run.method in LIKE)]
+    missing = "None of the authors' programs was measured; docs/peers.md explains how to build them."
+    below = [*notes, *c.places(runs)] if rows else [missing]
+    below += c.remarks(run for run in runs if run.method in LIKE)
     plain = plain or [{"program": ""}]
     return Table("Ours over the authors' programs", header, rows, below, plain, left=(0, 1, 4, 5, 11, 12))
 
@@ -241,7 +241,6 @@ def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
 
 TRUTH_AT_MOST = 400  # the upper bound on the observed variables of a graph whose true PAG is computed in seconds
 
-
 PANELS = {
     **{"pcmci": "PCMCI", "pcmciplus": "PCMCI+", "cmiknn": "PCMCI, CMIknn", "rfci": "RFCI", "fci": "FCI"},
     "p": "PC, Fisher's z",
@@ -265,7 +264,7 @@ def times_over_variables(runs: Runs, sweeps: Sweeps) -> Drawing:
             draw_times(axes, its, lambda run, graphs=graphs: graphs[run.dataset], None, **look)
         axes.set(xscale="log", xlabel="variables")
         axes.set_title(PANELS.get(name, name), loc="left")
-        axes.set_xticks(values := sorted(set(graphs.values())), list(map(tick_number, values)))
+        axes.set_xticks(values := sorted(set(graphs.values())), [f"{value:g}" for value in values])
         axes.xaxis.set_minor_locator(NullLocator())
     grid[0][0].set_ylabel("seconds")
     log_axis(grid[0][0])
@@ -301,7 +300,10 @@ def packages_times(runs: Runs, sweeps: Sweeps, notes: Sequence[str] = ()) -> Tab
 
 
 def latent_distance(runs: Runs, problems: Facts, sweeps: Sweeps, notes: Sequence[str] = ()) -> Table:
-    truths = {facts["name"]: _true_marks(facts) for facts in problems}
+    truths = {}
+    for facts in problems:
+        edges = tuple(map(tuple, facts.get("edges_with_hidden") or ()))
+        truths[facts["name"]] = _true_marks(edges, facts.get("n_variables", 0))
     rows, plain = [], []
     for name, graphs in sweeps.items():
         for run in (run for run in runs if run.dataset in graphs and run.status != "skipped"):
@@ -316,14 +318,11 @@ def latent_distance(runs: Runs, problems: Facts, sweeps: Sweeps, notes: Sequence
 DISTANCES = ("true edges missing", "edges too many", "marks that differ")
 
 
-def _true_marks(facts: Mapping[str, Any]) -> dict[tuple[int, int], str] | None:
-    """Return the marks of the true PAG of a problem; None if the graph is unknown or large."""
-    edges, p = facts.get("edges_with_hidden"), facts.get("n_variables", 0)
-    return _marks_of(tuple(map(tuple, edges)), p) if edges and p <= TRUTH_AT_MOST else None
-
-
 @functools.lru_cache(maxsize=8)  # data sets that differ in the algorithm have the same graph
-def _marks_of(edges: tuple[tuple[int, int], ...], p: int) -> dict[tuple[int, int], str]:
+def _true_marks(edges: tuple[tuple[int, int], ...], p: int) -> dict[tuple[int, int], str] | None:
+    """Return the marks of the true PAG of the first p variables of a graph; None if it is unknown or large."""
+    if not edges or p > TRUTH_AT_MOST:
+        return None
     graph = dag_of_edges(edges, max(p, int(np.max(edges)) + 1))
     pag = true_pag(IndependenceOracle.from_graph(graph, hidden=range(p, len(graph))))
     ends = zip(pag.source.tolist(), pag.target.tolist(), strict=True)

@@ -26,11 +26,7 @@ FOLDED_BELOW = 0.5  # a machine's table of verdicts is folded away if a smaller 
 @dataclasses.dataclass(frozen=True)
 class Table:
     """A table ready to be written: the cells of Markdown and HTML, sentences below them, and the rows of the CSV
-    (`plain`).
-        Attributes:
-            left: the columns that hold text.
-            verdict: the column of verdicts, which are coloured.
-    """
+    (`plain`). The columns `left` hold text, and the column `verdict` verdicts, which are coloured."""
 
     title: str
     header: Sequence[str]
@@ -44,10 +40,6 @@ class Table:
     def judged(self) -> int:
         """The number of rows that could be judged; all rows of a table without verdicts."""
         return sum(self.verdict is None or row[self.verdict] != "cannot be judged" for row in self.rows)
-
-    def markdown(self) -> str:
-        """Return the table in Markdown; a table without rows is empty, without its header."""
-        return markdown(self.header, self.rows) if self.rows else ""
 
     def html(self) -> str:
         """Return the table in HTML; a table without rows is empty, without its header."""
@@ -82,10 +74,8 @@ def write_tables(blocks: Sequence[Block], csv_path: str | Path, md_path: str | P
 
 
 def csv_rows(blocks: Sequence[tuple[Heading, Sequence[Mapping[str, Any]]]]) -> list[Mapping[str, Any]]:
-    """Return the rows of several machines, with the machine in the first column ``device``.
-
-    The papers' own numbers (``source`` is "paper") appear once, without a machine.
-    """
+    """Return the rows of several machines, with the machine in the first column ``device``. The papers' own numbers
+    (``source`` is "paper") appear once, without a machine."""
     rows: dict[str, Mapping[str, Any]] = {}
     for heading, own in blocks:
         for row in own:
@@ -106,8 +96,8 @@ _MARKUP = re.compile(r"<(?=[a-z/!?])|&(?=#?\w+;)|(?<=\])[(]", re.IGNORECASE)
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[int] = ()) -> str:
     """Return a table of `plain` texts in Markdown, with `numeric` columns aligned to the right."""
     rule = ["---:" if column in numeric else "---" for column in range(len(header))]
-    lines = (header, rule, *rows)
-    return "\n".join("| " + " | ".join(plain(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    cells = [[plain(cell).replace("|", "\\|") for cell in line] for line in (header, rule, *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def _notes(blocks: Sequence[Block]) -> tuple[list[list[str]], list[str]]:
@@ -122,7 +112,9 @@ def _markdown_page(blocks: Sequence[Block]) -> str:
     own, shared = _notes(blocks)
     parts = [f"**{plain(blocks[0][1].title)}**\n\n"]
     for (heading, table), notes in zip(blocks, own, strict=True):
-        parts.append(f"**{plain(str(heading))}**\n\n" + (f"{table.markdown()}\n\n" if table.rows else ""))
+        parts.append(f"**{plain(str(heading))}**\n\n")
+        if table.rows:
+            parts.append(f"{markdown(table.header, table.rows)}\n\n")
         parts.append("".join(f"- {plain(note)}\n" for note in notes) + "\n" * bool(notes and len(blocks) > 1))
     if shared:
         parts.append("All of these:\n\n" + "".join(f"- {plain(note)}\n" for note in shared))

@@ -24,13 +24,6 @@ def skeleton_differences(skeleton: Skeleton, dag: np.ndarray) -> tuple[int, int]
     return int(np.count_nonzero(missing)) // 2, int(np.count_nonzero(extra)) // 2
 
 
-def has_cycle(network: np.ndarray) -> bool:
-    """Return whether a (p, p) bool matrix of arcs, without loops, is cyclic; some networks of genes are."""
-    from scipy.sparse.csgraph import connected_components
-
-    return connected_components(network, connection="strong")[0] < len(network)
-
-
 def with_arrows(skeleton: Skeleton, arrows: Iterable[Sequence[int]]) -> CPDAG:
     """Return a CPDAG with another program's arrows [i, j]; ValueError is raised where the skeleton has no edge."""
     directed = dag_of_edges(arrows, len(skeleton.names))
@@ -45,10 +38,12 @@ def structural_hamming_distance(cpdag: CPDAG, network: np.ndarray) -> int:
     """Count the pairs of variables on which a CPDAG and that of the true network disagree, in an edge or its direction.
 
     This is the structural Hamming distance of Tsamardinos et al. (2006), which counts edges to add or remove and
-    directions to add, remove or reverse, each once. Conflicts count as undirected edges. A network with cycles has no
-    CPDAG, so that only edges are compared.
+    directions to add, remove or reverse, each once. Conflicts count as undirected edges. A network with cycles, such as
+    some of genes, has no CPDAG, so that only edges are compared.
     """
-    if has_cycle(network):
+    from scipy.sparse.csgraph import connected_components
+
+    if connected_components(network, connection="strong")[0] < len(network):
         return sum(skeleton_differences(cpdag.skeleton, network))
     directed, undirected = equivalence_class(network)
     differs = (cpdag.directed != directed) | (cpdag.undirected != undirected)

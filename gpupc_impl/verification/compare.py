@@ -18,7 +18,6 @@ An answer is `alone` if no other setting finished. A difference is `explained` i
 
 EXPLAINED_AT_MOST = 1000  # the most differences that are examined; further ones count as unexplained
 
-
 P_VALUES_AGREE = 1e-10  # the largest difference of two p-values of one test, whose operations have different orders
 
 

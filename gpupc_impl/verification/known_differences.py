@@ -11,5 +11,4 @@ KNOWN_DIFFERENCES = {(row["method"], row["dataset"], int(row["edges"])): row["re
 
 def status_with_known(status: str, method: str, dataset: str, edges: int | None) -> str:
     """Return ``explained`` instead of ``unexplained`` for a known difference, and any other status unchanged."""
-    known = status == "unexplained" and (method, dataset, edges) in KNOWN_DIFFERENCES
-    return "explained" if known else status
+    return "explained" if status == "unexplained" and (method, dataset, edges) in KNOWN_DIFFERENCES else status

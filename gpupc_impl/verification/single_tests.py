@@ -14,11 +14,9 @@ SAMPLES = ("cold_s", "seconds", "p_values")
 
 
 def verify_tests(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each cell, which says whether its p-values are those of the first reference that finished.
-
-    P-values must be equal, except for methods whose tests draw their own random numbers. A cell is ``alone`` if no
-    other cell of its case finished.
-    """
+    """Return a row for each cell, which says whether its p-values are those of the first reference that finished. They
+    must be equal, except for methods whose tests draw their own random numbers. A cell is ``alone`` if no other cell of
+    its case finished."""
     cases: dict[str, list[Mapping[str, Any]]] = {}
     for cell in cells:
         facts = {name: value for name, value in cell.items() if name not in (*MEASURED, *SAMPLES)}

@@ -18,7 +18,7 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.measurement.record import Record, load_records
+from gpupc_impl.measurement.record import Record
 from gpupc_impl.verification.answer import Answer
 from gpupc_impl.verification.compare import STATUSES, Comparison
 from gpupc_impl.verification.known_differences import KNOWN_DIFFERENCES, status_with_known
@@ -128,23 +128,19 @@ def verify_files(
 ) -> list[dict[str, Any]]:
     """Run `verify` on files: the problem, and the records with the skeletons (``.npz``) that lie beside those with
     status ``ok``. ValueError is raised if a skeleton is missing or is not the one that its record describes."""
-    paths = list(map(Path, record_paths))
-    outcomes = [(record, _skeleton_of(record, path)) for record, path in zip(load_records(paths), paths, strict=True)]
+    outcomes: list[tuple[Record, Skeleton | None]] = []
+    for path in map(Path, record_paths):
+        record, stored, skeleton = Record.load(path), path.with_suffix(".npz"), None
+        if record.result is not None:
+            if not stored.is_file():
+                raise ValueError(f"{stored.name} is missing beside {path}; delete {path.name} and run again")
+            skeleton = Skeleton.load(stored)
+            if skeleton.sha256 != record.result.skeleton_sha256:
+                raise ValueError(f"{stored} is not the skeleton that {path.name} is about; delete both and run again")
+        outcomes.append((record, skeleton))
     if all(skeleton is None for _, skeleton in outcomes):  # There is no problem if the data set is not available.
         return [row_of(record, None, None, {}) for record, _ in outcomes]
     return verify(load_problem(str(problem_path)), outcomes, samples)
-
-
-def _skeleton_of(record: Record, path: Path) -> Skeleton | None:
-    if record.result is None:
-        return None
-    stored = path.with_suffix(".npz")
-    if not stored.is_file():
-        raise ValueError(f"{stored.name} is missing beside {path}; delete {path.name} and run again")
-    skeleton = Skeleton.load(stored)
-    if skeleton.sha256 != record.result.skeleton_sha256:
-        raise ValueError(f"{stored} is not the skeleton that {path.name} is about; delete both and run again")
-    return skeleton
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
@@ -153,11 +149,8 @@ _PAIRS_AT_ONCE = 1 << 20
 
 
 def certificates(answer: Answer) -> tuple[int, list[str]]:
-    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails.
-
-    If a family's test takes too long for all of them, an evenly spread sample of the size that `Retest.affordable`
-    allows is tested.
-    """
+    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails. If a family's
+    test takes too long for all of them, an evenly spread sample of the size `Retest.affordable` is tested."""
     if not answer.problem.decided_by_tests:
         return 0, []
     names = answer.problem.names
@@ -194,19 +187,9 @@ def _broken(answer: Answer) -> list[str]:
 
 def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield all removed pairs with their sets, (k, 2) and (k, level), level by level in batches."""
-    for pairs in _removed_at_level_zero(answer):
-        yield pairs, np.empty((len(pairs), 0), np.int64)
-    for level in np.unique(answer.sizes):
-        chosen = np.flatnonzero(answer.sizes == level)
-        for part in mapped_arrays.pieces(len(chosen), _PAIRS_AT_ONCE):
-            yield answer.skeleton.sepsets.pairs[chosen[part]].astype(np.int64), answer.members(chosen[part], level)
-
-
-def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
-    """Yield the pairs with the empty set, most of all pairs and in no list, a few rows at a time."""
     p, listed = answer.problem.n_variables, answer.skeleton.sepsets.pairs
     rows = max(_PAIRS_AT_ONCE // p, 1)
-    for first in range(0, p, rows):
+    for first in range(0, p, rows):  # Most pairs have the empty set and are in no list.
         last = min(first + rows, p)
         removed = (np.arange(p) > np.arange(first, last)[:, None]) & ~answer.skeleton.adjacency[first:last]
         start, stop = np.searchsorted(answer.set_keys, (first * p, last * p))
@@ -216,7 +199,11 @@ def _removed_at_level_zero(answer: Answer) -> Iterator[np.ndarray]:
         removed[gaps[:, 0] - first, gaps[:, 1]] = False
         pairs = np.argwhere(removed)
         pairs[:, 0] += first
-        yield pairs
+        yield pairs, np.empty((len(pairs), 0), np.int64)
+    for level in np.unique(answer.sizes):
+        chosen = np.flatnonzero(answer.sizes == level)
+        for part in mapped_arrays.pieces(len(chosen), _PAIRS_AT_ONCE):
+            yield listed[chosen[part]].astype(np.int64), answer.members(chosen[part], level)
 
 
 def wrong_sizes(answer: Answer) -> list[str]:

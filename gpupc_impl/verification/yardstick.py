@@ -35,17 +35,16 @@ def yardstick(problem: Problem, skeleton: Skeleton, samples: np.ndarray | None =
     """Test a sample of an answer; returns the number of tests, and a sentence for each with which it disagrees.
     `samples` are (n, p) those of Gaussian data, in the order of the problem's variables. Without them the problem's
     correlations are tested, as those of made-up samples that have them."""
-    kinds = {"GaussianProblem": _Gaussian, "DiscreteProblem": _Discrete, "RegressionProblem": _Regression}
-    kind = kinds.get(type(problem).__name__)
-    if kind is None or not problem.decided_by_tests or problem.n_variables < 2:
+    kinds = {"GaussianProblem": _gaussian, "DiscreteProblem": _discrete, "RegressionProblem": _regression}
+    ratio_of = kinds.get(type(problem).__name__)
+    if ratio_of is None or not problem.decided_by_tests or problem.n_variables < 2:
         return 0, []
     if problem.fixed is not None or problem.tiers is not None:
         return 0, []  # What background knowledge decides, no test does.
-    test = kind(problem, samples)
     made, faults = 0, []
     for expected, tests in (True, _removed(skeleton)), (False, _kept(skeleton)):
         for i, j, members in tests:
-            if (ratio := test.ratio(i, j, members)) is None or abs(ratio - 1) < NEAR:
+            if (ratio := ratio_of(problem, samples, i, j, members)) is None or abs(ratio - 1) < NEAR:
                 continue
             made += 1
             if (ratio <= 1) != expected:
@@ -68,12 +67,10 @@ def _removed(skeleton: Skeleton) -> Iterator[Test]:
     """Yield removed pairs with their sets: half of them removed at level 0, if there are as many."""
     rng, p = np.random.default_rng(0), len(skeleton.names)
     listed = skeleton.sepsets.pairs
-    for k in rng.permutation(len(listed))[: TESTS_AT_MOST // 2]:
-        i, j = map(int, listed[k])
-        yield i, j, tuple(skeleton.sepsets[i, j])
+    with_set = listed[rng.permutation(len(listed))[: TESTS_AT_MOST // 2]].tolist()
     drawn = np.unique(np.sort(rng.integers(0, p, (TESTS_AT_MOST, 2)), axis=1), axis=0)
     without_set = [(i, j) for i, j in drawn.tolist() if i != j and not skeleton.adjacency[i, j]]
-    for i, j in without_set[: TESTS_AT_MOST // 2]:
+    for i, j in with_set + without_set[: TESTS_AT_MOST // 2]:
         yield i, j, tuple(skeleton.sepsets[i, j])
 
 
@@ -91,85 +88,67 @@ def _kept(skeleton: Skeleton) -> Iterator[Test]:
         yield from ((i, j, members) for members in drawn)
 
 
-class _Gaussian:
-    """Fisher's z of the partial correlation, which is that of the residuals of two regressions."""
-
-    def __init__(self, problem: Any, samples: np.ndarray | None):
-        self._problem = problem
-        fits = samples is not None and samples.shape == (problem.n_samples, problem.n_variables)
-        samples = samples if fits else problem.samples
-        self._samples = None if samples is None else samples - samples.mean(axis=0)
-        self._count = problem.n_samples - (problem.df_convention == "cupc")
-        self._critical = float(scipy.stats.norm.isf(problem.alpha / 2))
-
-    def ratio(self, i: int, j: int, members: tuple[int, ...]) -> float | None:
-        """Return |z| over its critical value; None if rounding errors may decide."""
-        variables = [i, j, *members]
-        if self._samples is None:
-            correlation = np.asarray(self._problem.correlation[np.ix_(variables, variables)], np.float64)
-            values, vectors = np.linalg.eigh(correlation)
-            columns = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        else:
-            columns = self._samples[:, variables]
-        ends, given = columns[:, :2], columns[:, 2:]
-        rest = ends - given @ np.linalg.lstsq(given, ends, rcond=None)[0] if members else ends
-        left, before = (rest**2).sum(axis=0), (ends**2).sum(axis=0)
-        if (left <= NEAR * before).any():
-            return None
-        r = min(abs(float(rest[:, 0] @ rest[:, 1]) / float(np.sqrt(left.prod()))), 1.0)
-        if 1 - r < NEAR:
-            return None
-        return float(np.arctanh(r)) * float(np.sqrt(self._count - len(members) - 3)) / self._critical
+def _gaussian(problem: Any, samples: np.ndarray | None, i: int, j: int, members: tuple[int, ...]) -> float | None:
+    """Return |z| over its critical value, by Fisher's z of the partial correlation, which is that of the residuals of
+    two regressions; None if rounding errors may decide."""
+    variables = [i, j, *members]
+    if samples is None or samples.shape != (problem.n_samples, problem.n_variables):
+        samples = problem.samples
+    if samples is None:
+        values, vectors = np.linalg.eigh(np.asarray(problem.correlation[np.ix_(variables, variables)], np.float64))
+        columns = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    else:
+        columns = samples[:, variables] - samples[:, variables].mean(axis=0)
+    ends, given = columns[:, :2], columns[:, 2:]
+    rest = ends - given @ np.linalg.lstsq(given, ends, rcond=None)[0] if members else ends
+    left, before = (rest**2).sum(axis=0), (ends**2).sum(axis=0)
+    if (left <= NEAR * before).any():
+        return None
+    r = min(abs(float(rest[:, 0] @ rest[:, 1]) / float(np.sqrt(left.prod()))), 1.0)
+    if 1 - r < NEAR:
+        return None
+    freedom = problem.n_samples - (problem.df_convention == "cupc") - len(members) - 3
+    return float(np.arctanh(r) * np.sqrt(freedom) / scipy.stats.norm.isf(problem.alpha / 2))
 
 
-class _Discrete:
-    """Pearson's chi-square or G-square of the tables of all strata."""
-
-    def __init__(self, problem: Any, _: np.ndarray | None):
-        self._problem, self._codes = problem, np.asarray(problem.codes, np.int64)
-        self._lambda = "pearson" if problem.test == "chi-square" else "log-likelihood"
-
-    def ratio(self, i: int, j: int, members: tuple[int, ...]) -> float | None:
-        """Return the statistic over its critical value; None for a table that is too large or has no freedom."""
-        sizes = [int(self._problem.categories[k]) for k in (*members, i, j)]
-        if np.prod(sizes, dtype=np.float64) > MAX_CELLS:
-            return None
-        cells = np.ravel_multi_index(tuple(self._codes[[*members, i, j]]), sizes)
-        tables = np.bincount(cells, minlength=int(np.prod(sizes))).reshape(-1, *sizes[-2:])
-        statistic, freedom = 0.0, 0
-        for table in tables[tables.any(axis=(1, 2))]:
-            occurring = table[table.any(axis=1)][:, table.any(axis=0)]
-            if min(occurring.shape) > 1:
-                expected = scipy.stats.contingency.expected_freq(occurring)
-                found = scipy.stats.power_divergence(occurring.ravel(), expected.ravel(), lambda_=self._lambda)
-                statistic += float(found.statistic)
-                freedom += (occurring.shape[0] - 1) * (occurring.shape[1] - 1)
-        if self._problem.df_rule == "full":
-            freedom = (sizes[-2] - 1) * (sizes[-1] - 1) * len(tables)
-        return statistic / float(scipy.stats.chi2.isf(self._problem.alpha, freedom)) if freedom else None
+def _discrete(problem: Any, _: np.ndarray | None, i: int, j: int, members: tuple[int, ...]) -> float | None:
+    """Return Pearson's chi-square or G-square of the tables of all strata over its critical value; None for a table
+    that is too large or has no freedom."""
+    variables = [*members, i, j]
+    sizes = [int(problem.categories[k]) for k in variables]
+    if np.prod(sizes, dtype=np.float64) > MAX_CELLS:
+        return None
+    cells = np.ravel_multi_index(tuple(np.asarray(problem.codes[variables], np.int64)), sizes)
+    tables = np.bincount(cells, minlength=int(np.prod(sizes))).reshape(-1, *sizes[-2:])
+    statistic, freedom = 0.0, 0
+    for table in tables[tables.any(axis=(1, 2))]:
+        occurring = table[table.any(axis=1)][:, table.any(axis=0)]
+        if min(occurring.shape) > 1:
+            expected = scipy.stats.contingency.expected_freq(occurring)
+            power = "pearson" if problem.test == "chi-square" else "log-likelihood"
+            statistic += scipy.stats.power_divergence(occurring.ravel(), expected.ravel(), lambda_=power).statistic
+            freedom += (occurring.shape[0] - 1) * (occurring.shape[1] - 1)
+    if problem.df_rule == "full":
+        freedom = (sizes[-2] - 1) * (sizes[-1] - 1) * len(tables)
+    return float(statistic / scipy.stats.chi2.isf(problem.alpha, freedom)) if freedom else None
 
 
-class _Regression:
-    """The F test of nested least squares, where one of the two variables is a number."""
+def _regression(problem: Any, _: np.ndarray | None, i: int, j: int, members: tuple[int, ...]) -> float | None:
+    """Return the F statistic of nested least squares over its critical value; None if neither variable is a number, or
+    if rounding may decide."""
+    n, (response, other) = problem.n_samples, sorted((i, j), key=lambda k: problem.categories[k])
+    if problem.categories[response] or np.ptp(problem.values[[i, j]], axis=1).min() == 0:
+        return None
 
-    def __init__(self, problem: Any, _: np.ndarray | None):
-        self._problem = problem
-
-    def ratio(self, i: int, j: int, members: tuple[int, ...]) -> float | None:
-        """Return the statistic over its critical value; None without a number, or if rounding may decide."""
-        problem, n = self._problem, self._problem.n_samples
-        response, other = sorted((i, j), key=lambda k: problem.categories[k])
-        if problem.categories[response] or np.ptp(problem.values[[i, j]], axis=1).min() == 0:
-            return None
-        smaller = np.column_stack([np.ones(n), *map(self._terms, members)])
-        larger = np.column_stack([smaller, self._terms(other)])
-        y, (added, left) = problem.values[response], (larger.shape[1] - smaller.shape[1], n - larger.shape[1])
-        before, after = (((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2).sum() for x in (smaller, larger))
-        if left < 1 or after <= NEAR * n:
-            return None
-        return float((before - after) / added / (after / left) / scipy.stats.f.isf(problem.alpha, added, left))
-
-    def _terms(self, k: int) -> np.ndarray:
+    def terms(k: int) -> np.ndarray:
         """Return a variable of numbers, or indicators of all categories but one."""
-        values, categories = self._problem.values[k], self._problem.categories[k]
+        values, categories = problem.values[k], problem.categories[k]
         return (values[:, None] == np.arange(1, categories)) * 1.0 if categories else values
+
+    smaller = np.column_stack([np.ones(n), *map(terms, members)])
+    larger = np.column_stack([smaller, terms(other)])
+    y, (added, left) = problem.values[response], (larger.shape[1] - smaller.shape[1], n - larger.shape[1])
+    before, after = (((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2).sum() for x in (smaller, larger))
+    if left < 1 or after <= NEAR * n:
+        return None
+    return float((before - after) / added / (after / left) / scipy.stats.f.isf(problem.alpha, added, left))

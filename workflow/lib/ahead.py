@@ -18,7 +18,6 @@ from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.isolate import Worker, serve
-from gpupc_impl.measurement.single_tests import has_single_test
 from workflow.lib.searches import Search
 
 SAMPLES, VARIABLES = 60, 6  # the numbers of samples and of variables of the tiny problems
@@ -80,7 +79,7 @@ class Compiler:
             own.finish_prefetched()  # Otherwise the end of the search would drop kernels that are not compiled yet.
         problem = tiny_problem(search.family, search.problem)
         solve(problem, method, own, search.params)
-        if has_single_test(method):
+        if method.open_test is not None:
             method.open_test(problem, own, method.parse_params(search.params))(0, 1, (2,))
         if own is not None:
             own.finish_prefetched()

@@ -12,7 +12,6 @@ from datasets import RegistryError, registry
 from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.files import parse_yaml, read_text, shortened
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
-from gpupc_impl.measurement.single_tests import has_single_test
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.experiments import expand
 from workflow.lib.searches import Config
@@ -174,7 +173,7 @@ def _test_faults(tests: Config) -> Iterator[str]:
         except (UnknownMethod, InvalidParameter) as error:
             yield f"{where}: {error}"
             continue
-        if not has_single_test(method):
+        if method.open_test is None:
             yield f"{where}: method {method.name!r} has no single test that could be timed"
     for name, table in tests.get("tables", {}).items():
         if not isinstance(table.get(table["varies"]), list):

@@ -8,7 +8,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,10 @@ from gpupc_impl.reporting import quantities as q
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.catalogue import CsvRows, Facts
 from gpupc_impl.reporting.claims import table_of
-from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, swatch, tick_number
+from gpupc_impl.reporting.figures import HEADING, Drawing, canvas, swatch
 from gpupc_impl.reporting.runs import STALE, Runs, VerifiedRecord, by_key, datasets_of, grouped, of_method
 from gpupc_impl.reporting.tables import Table
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 CITED = "Paper: GPU-CMIknn (PMLR 185:30-60, 2022)"
 REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}  # they stand for the paper's CPU version of CMIknn
@@ -146,11 +143,16 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
         colour = style.colour(runs[0].method)
         axes.errorbar(list(changes), middles, fmt="o-", color=colour, label="minimum, median, maximum", **bars)
     axes.axhline(0, color="black", linewidth=0.6)
-    _printed_trends(axes, reported)
+    for position, row in enumerate(reported):  # The paper's statements stand above the k_CMI to which they apply.
+        low, high = float(row["k_low"]), float(row["k_high"])
+        axes.axvspan(low, high, color=style.GREY, alpha=0.16 if position % 2 else 0.08, linewidth=0)
+        words = re.sub(r"^the median | (?:up to|from) k_CMI.*$", "", row["statement"]).replace(" ", "\n")
+        spot = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom", "annotation_clip": False}
+        axes.annotate(words, (math.sqrt(low * high), 1.01), fontsize=6, color="#444444", **spot)
     axes.set(xscale="log", xlabel="k_CMI", ylabel=f"SHD − SHD at k_CMI = {BASE}")
     axes.set_xticks(list(changes), [str(k) for k in changes])
     axes.minorticks_off()
-    axes.yaxis.set_major_formatter(tick_number)
+    axes.yaxis.set_major_formatter(lambda change, _: f"{change:g}")
     handles = axes.get_legend_handles_labels()[0]
     if reported:
         handles.append(swatch("the paper's statements (above)", color=style.GREY, alpha=0.16, linewidth=0))
@@ -162,24 +164,12 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
     return Drawing(figure, rows)
 
 
-def _printed_trends(axes: Axes, reported: CsvRows) -> None:
-    """Write the paper's statements about its median above the range of k_CMI to which each applies."""
-    for position, row in enumerate(reported):
-        low, high = float(row["k_low"]), float(row["k_high"])
-        axes.axvspan(low, high, color=style.GREY, alpha=0.16 if position % 2 else 0.08, linewidth=0)
-        words = re.sub(r"^the median | (?:up to|from) k_CMI.*$", "", row["statement"]).replace(" ", "\n")
-        spot = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom", "annotation_clip": False}
-        axes.annotate(words, (math.sqrt(low * high), 1.01), fontsize=6, color="#444444", **spot)
-
-
 # --- single tests: Tables 1 to 4, with the percentiles of Tables 6 to 9 -----------------------------------------------
 
 Timed = Mapping[str, Any]  # the repeated tests of one implementation in one case (`measure_tests`)
 
 DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samples": "n"}
 """The keys of a `Timed`, with the paper's symbols. Each of Tables 1 to 4 varies one."""
-
-LOW, HIGH = 0.05, 0.95  # the quantiles beside a median, of Tables 6 to 9 for the tests of Tables 1 to 4
 
 
 def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Table:
@@ -244,7 +234,8 @@ def _cell(cell: Timed) -> c.Cell:
     names = ("implementation", "method", "backend", "k_rule", *DIMENSIONS)
     row = {"source": "ours", **{name: cell[name] for name in names}}
     if cell["status"] == "ok":
-        low, middle, high = map(float, np.quantile(cell["seconds"], (LOW, 0.5, HIGH)))
+        # Tables 6 to 9 have these quantiles of the tests of Tables 1 to 4.
+        low, middle, high = map(float, np.quantile(cell["seconds"], (0.05, 0.5, 0.95)))
         row |= {"seconds": middle, "low_s": low, "high_s": high}
         text = f"{c.number(middle)} ({c.number(low)}–{c.number(high)})" + (f" {STALE}" if cell.get("stale") else "")
     else:
@@ -315,8 +306,6 @@ class TimedTests:
     def counts(self) -> bool:
         return self.median is not None
 
-    ok = counts
-
 
 def timed_tests(every_test: Iterable[Mapping[str, Any]]) -> list[TimedTests]:
     """Return the single tests of all tables, without those that were measured twice."""
@@ -374,21 +363,6 @@ def changed(first: int, last: float) -> q.Quantity:
         return q.Numbers({where: list(medians.values())}) if medians else q.Numbers({}, {"Fig. 1": "not in this run"})
 
     return quantity
-
-
-def evidence_of(
-    runs: Runs, every_test: Iterable[Mapping[str, Any]], factors: CsvRows, changes: Mapping[int, Sequence[float]]
-) -> q.Evidence:
-    """Return the searches of section 5.3 and the single tests of section 5.2.
-
-    If Parallel was measured with insertion, the paper's selection, on at least one data set, insertion stands for the
-    paper's methods on every data set; otherwise their default does. No number therefore compares the two selections.
-    """
-    published = any(run.method == PARALLEL and INSERTION.items() <= run.params.items() for run in runs)
-    selection = INSERTION if published else {"selection": "auto"}
-    tests = q.Evidence(timed_tests(every_test), {SINGLE: [INSERTION], REFERENCE: [SINGLE_THREADED]})
-    selected = {SINGLE: [selection], PARALLEL: [selection], REFERENCE: [SINGLE_THREADED]}
-    return q.Evidence(runs, selected, q.factors_of(factors), tests=tests, changes=changes)
 
 
 def graph(run: VerifiedRecord) -> q.Size | None:
@@ -455,6 +429,16 @@ QUANTITIES: dict[str, q.Quantity] = {
 def cmiknn_claims(
     runs: Runs, problems: Facts, every_test: Facts, factors: CsvRows, reported: CsvRows, notes: Sequence[str]
 ) -> Table:
+    """Return the claims about the searches of section 5.3 and the single tests of section 5.2.
+
+    If Parallel was measured with insertion, the paper's selection, on at least one data set, insertion stands for the
+    paper's methods on every data set; otherwise their default does. No number therefore compares the two selections.
+    """
     of_fig1, others = ([run for run in runs if run.dataset.endswith(OF_FIG1) is it] for it in (True, False))
     _, changes = shd_changes(of_fig1, problems)
-    return table_of("GPU-CMIknn", reported, QUANTITIES, evidence_of(others, every_test, factors, changes), notes)
+    published = any(run.method == PARALLEL and INSERTION.items() <= run.params.items() for run in others)
+    selection = INSERTION if published else {"selection": "auto"}
+    selected = {SINGLE: [selection], PARALLEL: [selection], REFERENCE: [SINGLE_THREADED]}
+    tests = q.Evidence(timed_tests(every_test), {SINGLE: [INSERTION], REFERENCE: [SINGLE_THREADED]})
+    evidence = q.Evidence(others, selected, q.factors_of(factors), tests=tests, changes=changes)
+    return table_of("GPU-CMIknn", reported, QUANTITIES, evidence, notes)

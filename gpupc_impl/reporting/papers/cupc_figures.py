@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from gpupc_impl.reporting.catalogue import CsvRows, Sweeps
 from gpupc_impl.reporting.cells import csv_row, label, levels_speedup, number, rows_of_sweeps, speedup, status_word
 from gpupc_impl.reporting.figures import HEADING, SMALL_PRINT, Drawing, canvas, key, log_axis, name_datasets, swatch
 from gpupc_impl.reporting.papers.cupc import BASELINES, CUPC, runs_of, size_of
-from gpupc_impl.reporting.quantities import Size
 from gpupc_impl.reporting.runs import Runs, VerifiedRecord, by_dataset, datasets_of, kernels_of, of_settings
 
 if TYPE_CHECKING:
@@ -101,10 +100,12 @@ def cupc_fig6(runs: Runs) -> Drawing:
         heights = np.zeros((len(parts), len(datasets)))
         for x, dataset in enumerate(datasets):
             run = chosen[method].get(dataset)
-            if run is None or (shares := level_shares(run)) is None:
+            if run is None or run.levels_median is None:
                 word = status_word(run.status) if run else "not measured"
                 axes.annotate(word, (x, 2), rotation=90, ha="center", va="bottom", fontsize=6)
                 continue
+            of_repeats = [[100 * level / sum(levels) for level in levels] for levels in run.time_s.levels]
+            shares = np.median(of_repeats, axis=0)
             whole = run.levels_median / run.median
             axes.annotate(f"{100 * whole:.0f}", (x, 101), ha="center", va="bottom", fontsize=6, annotation_clip=False)
             for level, share in enumerate(shares):
@@ -124,13 +125,6 @@ def cupc_fig6(runs: Runs) -> Drawing:
     title = "Above the bars: the levels in % of the whole call"
     figure.legend(handles=handles, loc="outside upper left", ncols=3, title=title, title_fontsize=6.5)
     return Drawing(figure, rows)
-
-
-def level_shares(run: VerifiedRecord) -> list[float] | None:
-    """Return the median percentage of each level of the time of all levels; None without a time of the levels."""
-    if run.levels_median is None:
-        return None
-    return list(np.median([[100 * level / sum(levels) for level in levels] for levels in run.time_s.levels], axis=0))
 
 
 WIDTHS = (1, 2, 4, 5, 8, 10, 20, 40)  # of bins; they divide 40, so that the paper's 40 rows are a whole number of bins
@@ -171,7 +165,6 @@ def cupc_fig9(sharing: CsvRows, reported: CsvRows) -> Drawing:
 
 GREEK = {"beta": "β", "gamma": "γ", "theta": "θ", "delta": "δ"}
 ACROSS = {1: 1, 2: 2, 4: 2}  # the panels in a row for a number of panels; three for other numbers
-
 
 PANEL = {"cupc-e": (2.35, 2.3), "cupc-s": (1.75, 1.75)}  # the size of a panel in inches
 
@@ -248,8 +241,12 @@ def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     for axes, letter, (name, graphs) in zip(line, "abcdefgh", sweeps.items(), strict=False):
         shown = [run for run in runs if run.dataset in graphs]
         _boxes(axes, shown, graphs)
-        fixed = _fixed(shown, name)
-        shows_printed |= _printed_times(axes, name, sorted(set(graphs.values())), fixed, reported)
+        fixed, values = _fixed(shown, name), sorted(set(graphs.values()))
+        at_fixed = [row for row in reported if all(fixed.get(k) == float(row[k]) for k in NAMES if k != name)]
+        for row in (row for row in at_fixed if float(row[name]) in values):
+            x = values.index(float(row[name])) + SIDES[row["method"]]
+            axes.plot(x, float(row["value"]), color=style.colour(row["method"]), **PRINTED_TIME)
+            shows_printed = True
         axes.set_xlabel(NAMES.get(name, name))
         words = ", ".join(f"{symbol} = {value:g}" for symbol, value in fixed.items())
         axes.set_title(f"({letter}) {words}", loc="left")
@@ -275,16 +272,6 @@ def _fixed(shown: Runs, varied: str) -> dict[str, float]:
     sizes = [size for run in shown if (size := size_of(run))]
     values = {name: {size[name] for size in sizes} for name in NAMES if name != varied}
     return {name: found.pop() for name, found in values.items() if len(found) == 1}
-
-
-def _printed_times(axes: Axes, varied: str, values: Sequence[float], fixed: Size, reported: CsvRows) -> bool:
-    """Draw the runtimes that the paper states for graphs of the panel; returns whether there are any."""
-    at_fixed = [row for row in reported if all(fixed.get(k) == float(row[k]) for k in NAMES if k != varied)]
-    shown = [row for row in at_fixed if float(row[varied]) in values]
-    for row in shown:
-        x = values.index(float(row[varied])) + SIDES[row["method"]]
-        axes.plot(x, float(row["value"]), color=style.colour(row["method"]), **PRINTED_TIME)
-    return bool(shown)
 
 
 def _boxes(axes: Axes, shown: Runs, graphs: Mapping[str, float]) -> None:

@@ -107,7 +107,8 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps, notes: Sequence[
         if theirs := [{**row, "place": column} for column, row in enumerate(printed_rows.get(parameter, []))]:
             settings = {row["place"]: c.Cell(f"{Decimal(row['setting']):,}") for row in theirs}
             lines.append(c.Line(["", f"paper: {symbol}"], settings))
-            lines.append(c.Line(["", "speedup"], c.printed(theirs, lambda row: row["place"], _times_or_infinity)))
+            times = c.printed(theirs, lambda row: row["place"], lambda row: f"{row['value']}×".replace("inf×", "∞"))
+            lines.append(c.Line(["", "speedup"], times))
     notes = [
         "; ".join(f"{symbol}: {meaning}" for symbol, _, meaning in DIMENSIONS.values()) + ". "
         f"{_fixed(runs, sweeps)} Paper: N = 1,000, max |V| = 4, n = 10,000, T = 32, d = 0.9.",
@@ -119,10 +120,6 @@ def gpupc_table2(runs: Runs, reported: CsvRows, sweeps: Sweeps, notes: Sequence[
     within = [run for run in runs if not run.out_of_memory]
     title, columns = "Speedup of gpuPC over disc-cuPC (gpuPC, Table 2)", {k: f"value {k + 1}" for k in range(width)}
     return c.of_lines(title, ["parameter", "value, time or speedup"], columns, lines, notes, within, missing="")
-
-
-def _times_or_infinity(row: Mapping[str, str]) -> str:
-    return c.INFINITY if row["value"] == "inf" else f"{row['value']}×"
 
 
 def _fixed(runs: Runs, sweeps: Sweeps) -> str:
@@ -160,9 +157,6 @@ def _memory_notes(runs: Iterable[VerifiedRecord]) -> list[str]:
     return [f"Device memory of {' and '.join(names)}: {limit}." for limit, names in words.items()]
 
 
-REPORTED_COLUMNS = {"parallelPC": "parallelPC", "bnlearn": "bnlearn", "disc-cupc": BASELINE, "gpuPC": GPUPC}
-"""The paper's methods, and the columns in which their times stand."""
-
 OVER_BASELINE, BEST, OVER_PARALLEL, SHD = "over baseline", "best over best", "over parallel", "shd"
 """The columns of Table 3 after the times."""
 
@@ -190,7 +184,11 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows, notes: Sequence
         if here:
             group = {column.get(run.setting, run.setting): run for run in here}
             distances = {name: _distance(run, truths.get(dataset)) for name, run in group.items()}
-            cells = {name: _table3_cell(run, distances[name]) for name, run in group.items()}
+            cells = {}
+            for name, run in group.items():
+                missing, extra = distances[name] or (None, None)
+                row = {"source": "ours", "missing_edges": missing, "extra_edges": extra, **c.csv_row(run)}
+                cells[name] = c.Cell(c.time_cell(run, oom=c.INFINITY), row)
             slow, fast = group.get(BASELINE), group.get(GPUPC)
             pairs = {OVER_BASELINE: (slow, fast), OVER_PARALLEL: (parallel.get(dataset), fast)}
             pairs[BEST] = group.get(f"best {BASELINE}", slow), group.get(f"best {GPUPC}", fast)
@@ -199,7 +197,7 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows, notes: Sequence
                 cells[SHD] = c.Cell(f"{sum(distance)} (−{distance[0]} +{distance[1]})")
             lines.append(c.Line([dataset, f"ours: {kernels_of(here)}"], cells))
         if theirs := printed_rows.get(dataset):
-            cells = c.printed(theirs, lambda row: REPORTED_COLUMNS[row["method"]])
+            cells = c.printed(theirs, lambda row: {"gpuPC": GPUPC}.get(row["method"], row["method"]))
             seconds = {row["method"]: float(row["value"]) for row in theirs}
             for name, slow in ((OVER_BASELINE, "disc-cupc"), (OVER_PARALLEL, "bnlearn")):
                 cells[name] = c.Cell(f"{c.number(seconds[slow] / seconds['gpuPC'])}×")
@@ -209,20 +207,11 @@ def gpupc_table3(runs: Runs, problems: Facts, reported: CsvRows, notes: Sequence
     return c.of_lines("Execution times (gpuPC, Table 3)", ["data set", "seconds"], columns, lines, notes, runs)
 
 
-Distance = tuple[int, int]  # the numbers of missing and of additional edges
-
-
-def _distance(run: VerifiedRecord, true_edges: Any) -> Distance | None:
-    """Return the distance of a run's skeleton from the true network's, if both are known."""
+def _distance(run: VerifiedRecord, true_edges: Any) -> tuple[int, int] | None:
+    """Return the numbers of missing and of additional edges of a run's skeleton, if the true network is known."""
     if true_edges is None or (answer := run.skeleton) is None:
         return None
     return skeleton_differences(answer, dag_of_edges(true_edges, len(answer.names)))
-
-
-def _table3_cell(run: VerifiedRecord, distance: Distance | None) -> c.Cell:
-    missing, extra = distance or (None, None)
-    row = {"source": "ours", "missing_edges": missing, "extra_edges": extra, **c.csv_row(run)}
-    return c.Cell(c.time_cell(run, oom=c.INFINITY), row)
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
@@ -246,17 +235,13 @@ def runtime_over(axis: str, compute: q.Compute) -> q.Quantity:
     return q.along(axis, {c.label(GPUPC): (workload, q.seconds(GPUPC))}, compute)
 
 
-def steps_over_steps(last: float) -> q.Compute:
-    """Return the ratios of successive numbers up to the value `last`, divided by those of the values."""
-
-    def compute(places: list[float], found: list[float]) -> list[float]:
-        pairs = itertools.pairwise(zip(places, found, strict=True))
-        steps = [(b / a) / (y / x) for (x, a), (y, b) in pairs if y <= last]
-        if not steps:
-            raise q.Missing(f"no two values up to {last:g}")
-        return steps
-
-    return compute
+def steps_to_500k(places: list[float], found: list[float]) -> list[float]:
+    """Return the ratios of successive numbers up to the value 500,000, divided by those of the values."""
+    pairs = itertools.pairwise(zip(places, found, strict=True))
+    steps = [(b / a) / (y / x) for (x, a), (y, b) in pairs if y <= 500_000]
+    if not steps:
+        raise q.Missing("no two values up to 500000")
+    return steps
 
 
 def out_of_memory(chosen: q.Chosen) -> q.Quantity:
@@ -269,8 +254,7 @@ def out_of_memory(chosen: q.Chosen) -> q.Quantity:
         return 100.0 * (slow.out_of_memory and fast.counts)
 
     def quantity(evidence: q.Evidence, _: Sequence[str]) -> q.Numbers:
-        sizes = q.described(evidence, workload)
-        datasets = [dataset for dataset, size in sizes.items() if chosen(size)]
+        datasets = [dataset for dataset, size in q.described(evidence, workload).items() if chosen(size)]
         found = q.over_datasets(outcome)(evidence, datasets)
         return found if datasets else q.Numbers({}, {"such workloads": "not in this run"})
 
@@ -293,7 +277,7 @@ QUANTITIES: dict[str, q.Quantity] = {
     "10k-samples": speedup_over("n", q.within(10_000, 10_000)),
     "order-of-magnitude": speedup_over("n", lambda _, found: max(found)),
     "linear-in-n": runtime_over("n", q.per_doubling(500_000, math.inf)),
-    "sublinear-in-n": runtime_over("n", steps_over_steps(500_000)),
+    "sublinear-in-n": runtime_over("n", steps_to_500k),
     "constant-over-T": speedup_over("T", q.growth(32, 128)),
     "higher-below-32": speedup_over("T", q.growth(32, 1)),
     "memory-of-levels": out_of_memory(lambda size: size["d"] <= 0.5),
@@ -307,5 +291,4 @@ QUANTITIES: dict[str, q.Quantity] = {
 
 def gpupc_claims(runs: Runs, factors: CsvRows, reported: CsvRows, notes: Sequence[str]) -> Table:
     selected = {method: [CHOICES["paper"][method]] for method in (BASELINE, GPUPC)}
-    evidence = q.Evidence(runs, selected, q.factors_of(factors))
-    return table_of("gpuPC", reported, QUANTITIES, evidence, notes)
+    return table_of("gpuPC", reported, QUANTITIES, q.Evidence(runs, selected, q.factors_of(factors)), notes)

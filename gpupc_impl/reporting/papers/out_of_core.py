@@ -23,14 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 UM, BLOCK = "out-of-core-um", "out-of-core-block"
-AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}
+AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}  # square blocks, and UM with their kernels
 PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
-
-
-def compared(runs: Runs) -> dict[str, str]:
-    """Return the paper's two settings by method: square blocks, and unified memory with the same kernels."""
-    return {method: run.setting for method, params in AS_PUBLISHED.items() for run in of_method(runs, method, **params)}
-
 
 COLUMNS = {
     **{"variables": "variables", "samples": "samples", "left": "edges left by level 0"},
@@ -174,7 +168,7 @@ def ooc_fig2(runs: Runs, reported: CsvRows, sweeps: Sweeps) -> Drawing:
     sizes = {graph: int(value) for sweep in sweeps.values() for graph, value in sweep.items()}
     runs = [run for run in runs if run.dataset in sizes and run.method in (UM, BLOCK)]
     runs.sort(key=lambda run: sizes[run.dataset])
-    main = compared(runs)
+    main = {method: run.setting for method, params in AS_PUBLISHED.items() for run in of_method(runs, method, **params)}
     looks = {run.setting: _look(run, run.setting in main.values()) for run in runs}
     figure, grid = canvas(2, 2, (style.PAGE_WIDTH, 4.0), sharex="col", gridspec_kw={"height_ratios": [3, 2]})
     limit, reach = memory_limit(runs, sizes), 2 * max(sizes.values())
@@ -240,10 +234,9 @@ def _row(run: VerifiedRecord, level: int, variables: int) -> dict[str, Any]:
     return {"level": level, "variables": variables, **c.csv_row(run), **times, **counts}
 
 
-Ratios = Mapping[int, float]  # how many times faster a method is in a level, by number of variables
-
-
-def _ratios(runs: Runs, level: int, sizes: Mapping[str, int], main: Mapping[str, str], fast: str) -> dict[str, Ratios]:
+def _ratios(
+    runs: Runs, level: int, sizes: Mapping[str, int], main: Mapping[str, str], fast: str
+) -> dict[str, dict[int, float]]:
     """Return how many times faster the method `fast` is than the other one, for each setting of blocks, by number of
     variables; unified memory is the one of its settings that stands for it."""
     seconds: dict[str | None, dict[int, float]] = {}
@@ -260,7 +253,7 @@ def _ratios(runs: Runs, level: int, sizes: Mapping[str, int], main: Mapping[str,
 
 
 def _ratio_panel(
-    axes: Axes, ours: Mapping[str, Ratios], looks: Mapping[str, Mapping[str, Any]], theirs: CsvRows, fast: str
+    axes: Axes, ours: Mapping[str, Mapping[int, float]], looks: Mapping[str, Any], theirs: CsvRows, fast: str
 ) -> None:
     """Draw our ratios in a level, a line for each setting of blocks, and the paper's as diamonds."""
     axes.axhline(1, color="black", linewidth=0.6)
@@ -299,7 +292,7 @@ def tests(which: int) -> q.Measure:
 
 
 def at(variables: int, measure: q.Measure) -> q.Quantity:
-    return q.at_size(connected, {"N": variables}, measure)
+    return q.by_size(connected, measure, lambda size: size["N"] == variables)
 
 
 def over_variables(name: str, measure: q.Measure, compute: q.Compute) -> q.Quantity:

@@ -116,6 +116,7 @@ def test_a_new_one_is_measured_and_verified(signs, values, tmp_path):
         dataset={"name": "toy"},
         settings=[Setting("signs-serial", "signs-serial", limits=Limits(time_s=60))],
         out_dir=tmp_path / "records",
+        store=tmp_path / "samples",
         repeats=1,
     )
     measure_side_by_side(plan, Bench("host"), progress=lambda event: None)

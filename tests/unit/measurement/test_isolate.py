@@ -202,8 +202,8 @@ def test_compiling_does_not_count_against_the_time_limit(log):
 
 
 def test_memory_limit(log):
-    limit = 200 << 20
-    with Worker(ARGV, log=log, memory_limit_bytes=limit) as worker:
+    with Worker(ARGV, log=log) as worker:
+        worker.memory_limit_bytes = limit = 200 << 20
         outcome = worker.request({"do": "eat"}, PATIENCE_S)
         assert outcome.status == "oom"
         assert "over its limit of 209,715,200 bytes" in outcome.why
@@ -271,7 +271,8 @@ class TestEscape:
         assert is_gone(int(log.getvalue().removeprefix("[w] ")))
 
     def test_counts_towards_the_memory_limit(self, log):
-        with Worker(ARGV, log=log, memory_limit_bytes=500 << 20) as worker:
+        with Worker(ARGV, log=log) as worker:
+            worker.memory_limit_bytes = 500 << 20
             assert worker.request({"do": "escape and eat"}, PATIENCE_S).status == "oom"
 
 

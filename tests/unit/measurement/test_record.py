@@ -20,7 +20,7 @@ from gpupc_impl.measurement.record import (
     Result,
     Times,
     band,
-    load_records,
+    day,
     schema,
     to_frame,
 )
@@ -90,7 +90,7 @@ def test_invalid_records_are_not_saved(record, tmp_path):
 def test_a_file_that_is_not_json_is_named(tmp_path):
     (tmp_path / "s.json").write_text('{"schema_ver')
     with pytest.raises(InvalidRecord, match=r"s\.json is not JSON"):
-        load_records([tmp_path / "s.json"])
+        Record.load(tmp_path / "s.json")
 
 
 def test_numbers_for_tables(record):
@@ -111,9 +111,9 @@ def test_what_ran_it(record):
     assert dataclasses.replace(record, backend="cuda", environment=gpu).machine == "A GPU"
     assert dataclasses.replace(record, environment=gpu).commit is None
     dated = {**machine, "measured_at": "2026-11-21T23:59:00+00:00"}
-    assert dataclasses.replace(record, environment=dated).date == "2026-11-21"
+    assert day(dated) == "2026-11-21"
     undated = {name: fact for name, fact in machine.items() if name != "measured_at"}  # as records once were
-    assert dataclasses.replace(record, environment=undated).date is None
+    assert day(undated) is None
 
 
 def test_frame(record):

@@ -11,7 +11,7 @@ from gpupc_impl.core import registry
 from gpupc_impl.core.family import get_family
 from gpupc_impl.measurement.bench import Bench, Setting
 from gpupc_impl.measurement.record import InvalidRecord, Limits, load_tests, save_tests, schema_of_tests
-from gpupc_impl.measurement.single_tests import Case, draw_tests, has_single_test, measure_tests
+from gpupc_impl.measurement.single_tests import Case, draw_tests, measure_tests
 from gpupc_impl.verification.single_tests import verify_tests
 from tests.inside import start_inside
 
@@ -175,7 +175,6 @@ def test_what_is_no_p_value_is_an_error(inside, tmp_path, plugin):
 
 
 def test_a_method_without_a_single_test_is_refused(tmp_path):
-    assert not has_single_test(registry.get_method("cupc-s"))
     with pytest.raises(ValueError, match="a: method 'cupc-s' has no single test to time"):
         measure(tmp_path, [], [Setting("a", "cupc-s")])
 

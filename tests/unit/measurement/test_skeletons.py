@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from gpupc_impl.core.solve import solve
 from gpupc_impl.measurement import bench
 from gpupc_impl.measurement.__main__ import main, parse_setting
 from gpupc_impl.measurement.bench import Bench, Setting
-from gpupc_impl.measurement.record import Limits, load_records
+from gpupc_impl.measurement.record import Limits, Record
 from gpupc_impl.measurement.skeletons import MeasurementRequest, measure_side_by_side
 from gpupc_impl.measurement.worker import InvalidAnswer, check_answer
 from tests.inside import start_inside
@@ -215,7 +216,7 @@ def setting(name, **options):
 
 def check_records(found, expected, out):
     assert list(found) == list(expected)
-    assert {record.setting: record for record in load_records(list(out.glob("*.json")))} == found
+    assert {path.stem: Record.load(path) for path in out.glob("*.json")} == found
     for name, (status, why) in expected.items():
         record = found[name]
         assert record.status == status, (name, record.why)
@@ -277,7 +278,7 @@ def test_what_is_no_skeleton_of_the_problem_is_an_error(inside, run):
 def test_rounds_samples_and_skeleton(inside, run, out, runs):
     settings = [setting("good", params={"sleep": 0.01}), setting("other", separating_sets="first-come")]
     found = run(settings, repeats=2, threads=1)
-    stages = [(event.setting, event.stage) for event in run.events if event.stage != "done"]
+    stages = [tuple(event.split(": ")[:2]) for event in run.events if ": done: " not in event]
     assert stages == [
         (name, stage) for stage in ("cold", "repeat 1 of 2", "repeat 2 of 2") for name in ("good", "other")
     ]
@@ -308,15 +309,14 @@ def test_what_can_run_here_is_asked_once_and_workers_start_together(inside, prob
     monkeypatch.setattr(Bench, "start_worker", lambda *given: [started.append(given[1]), start(*given)][1])
     bench, settings = Bench("host", log=io.StringIO()), [setting("good"), setting("other")]
     for number in range(2):
-        plan = MeasurementRequest(
-            problem_path=problem, dataset={"name": "tiny"}, settings=settings, out_dir=out / str(number)
-        )
-        measure_side_by_side(plan, bench, progress=lambda event: started.append(event.stage))
+        folders = dict.fromkeys(("out_dir", "store"), out / str(number))
+        plan = MeasurementRequest(problem_path=problem, dataset={"name": "tiny"}, settings=settings, **folders)
+        measure_side_by_side(plan, bench, progress=lambda event: started.append(event.split(": ")[1]))
     assert started[:3] == ["good", "other", "cold"]
     assert started.count("good") == 2
     with bench.open():  # as for the data sets of a job
         for number in range(2, 4):
-            plan = dataclasses.replace(plan, out_dir=out / str(number))
+            plan = dataclasses.replace(plan, out_dir=out / str(number), store=out / str(number))
             measure_side_by_side(plan, bench, progress=lambda event: None)
     assert started.count("good") == 3
 
@@ -328,7 +328,7 @@ def test_kernels_share_a_process_until_one_of_them_crashes(run, monkeypatch):
     found = run([first, setting("kernels-that-crash"), last], repeats=1, bench=Bench("host"))
     assert [record.status for record in found.values()] == ["ok", "killed", "ok"]
     assert started == [bench.SHARED, bench.SHARED]
-    stages = [(event.setting, event.stage) for event in run.events if event.stage not in ("cold", "done")]
+    stages = [tuple(event.split(": ")[:2]) for event in run.events if not re.search(": (cold|done): ", event)]
     assert stages == [("first", "warm-up"), ("first", "repeat 1 of 1"), ("last", "repeat 1 of 1")]
     assert all(found[name].peak_bytes.process > 1_000_000 for name in ("first", "last"))
 
@@ -338,7 +338,7 @@ def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(inside
     found = run(settings, long_run_s=0.05, repeats=3, side_by_side=1)
     assert len(found["good"].time_s.warm) == 1
     assert len(found["other"].time_s.warm) == 3
-    assert [event.setting for event in run.events] == ["good"] * 3 + ["other"] * 5
+    assert [event.split(": ")[0] for event in run.events] == ["good"] * 3 + ["other"] * 5
 
 
 def test_nothing_is_measured_twice(inside, run, out, runs):
@@ -353,7 +353,7 @@ def test_nothing_is_measured_twice(inside, run, out, runs):
     assert runs()["good"] == 3 + 1 + 2, "a warm-up and what was missing"
     assert more.time_s.warm[:2] == first.time_s.warm
     assert more.reused_samples == 3
-    assert [event.stage for event in run.events] == ["warm-up", "repeat 3 of 4", "repeat 4 of 4", "done"]
+    assert [event.split(": ")[1] for event in run.events] == ["warm-up", "repeat 3 of 4", "repeat 4 of 4", "done"]
 
     fewer = run([setting("good")], repeats=1)["good"]
     assert fewer.time_s.warm == first.time_s.warm[:1]
@@ -409,7 +409,7 @@ def coordinator(problem, out, settings, repeats, bench):
         problem, out, facts = Path({str(problem)!r}), Path({str(out)!r}), {{"name": "tiny"}}
         how = {{"out_dir": out, "store": out / "samples", "repeats": {repeats}}}
         plan = MeasurementRequest(problem_path=problem, dataset=facts, settings={settings}, **how)
-        measure_side_by_side(plan, {bench})
+        measure_side_by_side(plan, {bench}, progress=str)
     """)
     return [sys.executable, "-c", code]
 
@@ -434,7 +434,7 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     assert not list(out.glob("[!.]*.json"))
 
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    found = load_records(list(out.glob("[!.]*.json")))
+    found = list(map(Record.load, out.glob("[!.]*.json")))
     assert [record.status for record in found] == ["ok", "ok"]
     assert all(len(record.time_s.warm) == 4 for record in found)
     assert sum(record.reused_samples for record in found) == kept
@@ -492,7 +492,7 @@ def test_what_is_not_measured_has_a_record_that_says_why(inside, run, out, runs)
     none = run(both, problem_path=None, skipped=dict.fromkeys(("good", "other"), "the data are gone"))
     assert {record.why for record in none.values()} == {"the data are gone"}
     assert {record.problem for record in none.values()} == {None}
-    assert load_records([out / "good.json"]) == [none["good"]]
+    assert Record.load(out / "good.json") == none["good"]
     assert not (out / "good.npz").exists()
 
 

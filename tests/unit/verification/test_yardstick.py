@@ -94,9 +94,9 @@ def test_tests_that_rounding_may_decide_are_left_out():
     data = chain(p=4)
     data[:, 3] = data[:, 2]  # a copy
     problem = GaussianProblem.from_data(data)
-    assert module._Gaussian(problem, data).ratio(0, 3, (2,)) is None
-    assert module._Gaussian(problem, data).ratio(2, 3, ()) is None
-    assert math.isfinite(module._Gaussian(problem, data).ratio(0, 1, (2,)))
+    assert module._gaussian(problem, data, 0, 3, (2,)) is None
+    assert module._gaussian(problem, data, 2, 3, ()) is None
+    assert math.isfinite(module._gaussian(problem, data, 0, 1, (2,)))
 
 
 def test_it_imports_nothing_of_a_family():
