@@ -129,8 +129,6 @@ def _leads_to(path: Path, named: bool, modified: int, size: int) -> list[Path]:
 
 
 # --- what a Python file says ---------------------------------------------------------------------------------------
-
-
 def _facts(path: Path, modified: int, size: int) -> dict[str, Any]:
     """Return what `_read` does; to read all files takes seconds, so it is kept for later processes."""
     kept = _kept()

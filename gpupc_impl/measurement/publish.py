@@ -120,8 +120,6 @@ def _without_node(record: Record) -> Record:
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def _noted(faults: list[str], path: Path) -> Iterator[None]:
     """Let errors in this context become faults of a file, which are sentences."""
@@ -255,8 +253,6 @@ def _rows(data: bytes) -> list[dict[str, str]]:
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
-
-
 def _write(contents: Contents, into: Path) -> None:
     """Write a folder, with files of ``into`` that are of no run, beside ``into``, then put it in the place of that."""
     into = into.absolute()
@@ -340,8 +336,6 @@ def _archive(members: Mapping[str, bytes]) -> bytes:
 
 
 # --- checking --------------------------------------------------------------------------------------------------------
-
-
 def check(folder: Path) -> list[str]:
     """Return the faults of a published folder, one sentence each; there are none if `publish` could have written it.
 

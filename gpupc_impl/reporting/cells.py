@@ -152,8 +152,6 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
-
-
 class Cell(NamedTuple):
     """A cell: its text in Markdown and HTML, and its row in the CSV, if it has one."""
 
@@ -256,7 +254,6 @@ def of_lines(
 
 
 # --- tables of data sets ----------------------------------------------------------------------------------------------
-
 ABOUT = ("licence", "citation", "note", "sha256", "categories_declared", "categories_observed", "constant_variables")
 """Facts of a data set that only the CSV has."""
 
@@ -297,7 +294,6 @@ def datasets_table(
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------
-
 RATIOS = "The paper's hardware is not ours: compare ratios, not times."
 
 

@@ -100,8 +100,6 @@ Reduce = Callable[[Sequence[float]], float]
 
 
 # --- numbers of a data set -------------------------------------------------------------------------------------------
-
-
 def seconds_of(run: VerifiedRecord) -> float:
     """Return the median runtime of a run; raises `Missing` if it did not finish or its skeleton is not verified."""
     if not run.counts:
@@ -182,8 +180,6 @@ def over_datasets(
 
 
 # --- speedups over programs that are not on the GPU's machine --------------------------------------------------------
-
-
 def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], tuple[float, str]]:
     """Return, by program and data set, the ratio of the CPU times of the program and our serial reference on one core,
     and a text with their names, from lines of cpu_factors.csv whose skeletons are the same."""
@@ -221,7 +217,6 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
 
 
 # --- generated data, described by few numbers ------------------------------------------------------------------------
-
 Size = Mapping[str, float]  # numbers that describe generated data, by symbol
 
 Chosen = Callable[[Size], bool]  # whether data of a size count
@@ -287,8 +282,6 @@ def by_size(
 
 
 # --- what a series says ----------------------------------------------------------------------------------------------
-
-
 def smallest_step(_: list[float], numbers: list[float]) -> float:
     """Return the smallest ratio of a number to its predecessor."""
     return min(after / before for before, after in itertools.pairwise(numbers))

@@ -133,8 +133,6 @@ def grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, list[str]]:
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VerifiedRecord(Record):
     """The record of one setting on one data set, with its verification.

@@ -125,7 +125,6 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 
 # --- the authors' programs --------------------------------------------------------------------------------------------
-
 LIKE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "cupc-authors": ("cupc-s", {"theta": 64, "delta": 2}),
     "gpucsl": ("cupc-s", {"theta": 64, "delta": 2}),
@@ -238,7 +237,6 @@ def conventions_of(theirs: VerifiedRecord, ours: VerifiedRecord | None) -> str:
 
 
 # --- other packages --------------------------------------------------------------------------------------------------
-
 TRUTH_AT_MOST = 400  # the upper bound on the observed variables of a graph whose true PAG is computed in seconds
 
 PANELS = {

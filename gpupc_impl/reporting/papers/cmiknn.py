@@ -165,7 +165,6 @@ def cmiknn_fig1(runs: Runs, problems: Facts, reported: CsvRows) -> Drawing:
 
 
 # --- single tests: Tables 1 to 4, with the percentiles of Tables 6 to 9 -----------------------------------------------
-
 Timed = Mapping[str, Any]  # the repeated tests of one implementation in one case (`measure_tests`)
 
 DIMENSIONS = {"k_cmi": "k_CMI", "permutations": "perm", "set_size": "|S|", "samples": "n"}
@@ -273,7 +272,6 @@ def _places(timed: Mapping[str, Any]) -> list[str]:
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
-
 SINGLE, PARALLEL = "gpucmiknn-single", "gpucmiknn-parallel"
 INSERTION = {"selection": "insertion"}  # the parameter that selects the paper's way to find the k-th nearest neighbour
 

@@ -125,7 +125,6 @@ def _paper(symbol: str, rows: CsvRows) -> c.Line:
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
-
 GENERATED = re.compile(r"generated: cuPC section 5\.6, p=(\d+), m=(\d+), density=([\d.e+-]+), seed=\d+")
 
 

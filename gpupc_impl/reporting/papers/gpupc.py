@@ -215,7 +215,6 @@ def _distance(run: VerifiedRecord, true_edges: Any) -> tuple[int, int] | None:
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
-
 GAIN = q.over(GPUPC, BASELINE)
 
 
