@@ -181,8 +181,10 @@ def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
             "leave one of them out"
         )
     changed = copy.copy(problem)  # `dataclasses.replace` would read the correlations, which devices compute
-    object.__setattr__(changed, "fixed", fixed if len(fixed) else None)
-    object.__setattr__(changed, "tiers", tiers)
+    attributes = vars(changed)
+    for cached in attributes.keys() - {field.name for field in dataclasses.fields(problem)}:
+        del attributes[cached]  # such as the fingerprint
+    attributes.update(fixed=fixed if len(fixed) else None, tiers=tiers)
     return changed
 
 

@@ -149,9 +149,8 @@ TESTED_AT_MOST = 1 << 28  # removed edges of an answer that are tested again, wh
 
 
 def certificates(answer: Answer) -> tuple[int, list[str]]:
-    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails. If a family's
-    test takes too long for all of them, an evenly spread sample of the size `Retest.affordable`, or of `TESTED_AT_MOST`,
-    is tested."""
+    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails. If tests of all
+    take too long, an evenly spread sample of the size `Retest.affordable`, or of `TESTED_AT_MOST`, is tested."""
     if not answer.problem.decided_by_tests:
         return 0, []
     names = answer.problem.names

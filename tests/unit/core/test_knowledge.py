@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpupc_impl import BackgroundKnowledge, DiscreteProblem, InvalidProblem, orient, pc, skeleton
+from gpupc_impl import BackgroundKnowledge, DiscreteProblem, GaussianProblem, InvalidProblem, orient, pc, skeleton
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.knowledge import constraints, with_knowledge
 
@@ -191,6 +191,16 @@ def test_a_ready_problem_takes_knowledge_once():
     with pytest.raises(InvalidProblem, match="already"):
         skeleton(with_knowledge(problem, knowledge), knowledge=BackgroundKnowledge(required_edges=[(0, 2)]))
     assert with_knowledge(problem, BackgroundKnowledge(tiers=[[0], [1]])) is problem
+
+
+def test_knowledge_changes_the_fingerprint_and_computes_no_correlations():
+    values = np.random.default_rng(0).normal(size=(50, 4))
+    problem = GaussianProblem.from_data(values, correlations="device")
+    before = problem.fingerprint
+    changed = with_knowledge(problem, BackgroundKnowledge(forbidden_edges=[(0, 1)]))
+    assert "correlation" not in vars(problem).keys() | vars(changed).keys()
+    assert problem.fixed is None
+    assert problem.fingerprint == before != changed.fingerprint
 
 
 def test_a_workload_is_no_search():
