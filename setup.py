@@ -1,8 +1,6 @@
-"""What pyproject.toml cannot say: a wheel carries the kernels that ``make wheel`` compiled ahead.
-
-Their archives come from the folder that GPUPC_SHIPPED_DIR names. Without it the wheel is pure Python, and kernels are
-compiled on first use.
-"""
+"""What pyproject.toml cannot say: a wheel carries the kernels that ``make wheel`` compiled ahead. Their archives come
+from the folder that GPUPC_SHIPPED_DIR names. Without it the wheel is pure Python, and kernels are compiled on first
+use."""
 
 import os
 import re
@@ -17,6 +15,8 @@ from setuptools.command.build_py import build_py
 
 FOLDER = os.environ.get("GPUPC_SHIPPED_DIR")
 ARCHIVES = sorted(Path(FOLDER).glob("*.zip")) if FOLDER else []
+LIBSTDCXX = {19: 17, 22: 24, 24: 28, 28: 31, 29: 34, 30: 35, 33: 39}
+"""N of manylinux_2_N (PEP 600) by the newest GLIBCXX_3.4.x that its systems have, as auditwheel's policies say."""
 
 
 class BuildWithArchives(build_py):
@@ -31,10 +31,6 @@ class BuildWithArchives(build_py):
         shipped.mkdir(parents=True)
         for archive in ARCHIVES:
             shutil.copy(archive, shipped)
-
-
-LIBSTDCXX = {19: 17, 22: 24, 24: 28, 28: 31, 29: 34, 30: 35, 33: 39}
-"""N of manylinux_2_N (PEP 600) by the newest GLIBCXX_3.4.x that its systems have, as auditwheel's policies say."""
 
 
 def glibc_version() -> int:

@@ -9,8 +9,8 @@ passed as `spec`. `datasets.fetch.fetch` returns the path of a file without read
 """
 
 import dataclasses
-import importlib
 import inspect
+import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -127,9 +127,8 @@ def _codes(values: np.ndarray, variables: tuple[str, ...], path: Path) -> np.nda
 
 def _generate(name: str, entry: dict[str, Any], network: Network | None) -> Dataset:
     where = f"data set {name!r}, key 'generator'"
-    module_name, function_name = entry["generator"].split(".")
     try:
-        generator = getattr(importlib.import_module(f"datasets.{module_name}"), function_name)
+        generator = pkgutil.resolve_name(f"datasets.{entry['generator'].replace('.', ':')}")
     except (ModuleNotFoundError, AttributeError) as error:
         raise RegistryError(f"{where}: {error}") from error
     signature = inspect.signature(generator)

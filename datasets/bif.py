@@ -1,7 +1,5 @@
-"""Reads discrete Bayesian networks in the BIF format of the Bayesian network repository, and samples from them.
-
-The parser is part of this module because importing pgmpy takes seconds.
-"""
+"""Reads discrete Bayesian networks in the BIF format of the Bayesian network repository, and samples from them. The
+parser is part of this module because importing pgmpy takes seconds."""
 
 import gzip
 import math
@@ -15,9 +13,7 @@ import numpy as np
 from datasets.dataset import DataError, graph_of
 
 SUM_TOLERANCE = 1e-5  # of the sum of a row's probabilities, which files round; each row is divided by its sum
-
 LARGEST_TABLE = 1 << 27  # the upper bound on the number of probabilities in a table (1 GiB)
-
 VARIABLE = re.compile(r"variable (\S+) \{\s*type discrete \[ (\d+) \] \{ (.*?) \};\s*\}")
 PROBABILITY = re.compile(r"probability \( ([^|)]+?)(?: \| ([^)]+?))? \) \{\n(.*?)\n\}", re.DOTALL)
 ROW = re.compile(r"(?:table|\((.*)\)) ([^();]+);")

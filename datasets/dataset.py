@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -95,23 +95,19 @@ class Dataset:
         available, and DataError if it has other content, or is damaged."""
         with open_regular(path) as file:
             try:
-                return cls._read(file)
+                with open_arrays(file) as stored:
+                    fields = json.loads(str(stored["fields"]))
+                    if "why" in fields:
+                        raise DatasetUnavailable(**fields)
+                    arrays = {name: stored[name] for name in ("values", "true_dag") if name in stored}
+                labels = fields.pop("labels")
+                labels = None if labels is None else tuple(map(tuple, labels))
+                return cls(**{**fields, "names": tuple(fields["names"]), "labels": labels, **arrays})
             except (DatasetUnavailable, MemoryError):
                 raise
             except Exception as error:  # A damaged file can raise almost any exception.
                 reason = f"{type(error).__name__}: {error}"
                 raise DataError(f"{path} is no data set's file, or is damaged ({reason}); make it again") from error
-
-    @classmethod
-    def _read(cls, file: IO[bytes]) -> Dataset:
-        with open_arrays(file) as stored:
-            fields = json.loads(str(stored["fields"]))
-            if "why" in fields:
-                raise DatasetUnavailable(**fields)
-            arrays = {name: stored[name] for name in ("values", "true_dag") if name in stored}
-        labels = fields.pop("labels")
-        labels = None if labels is None else tuple(map(tuple, labels))
-        return cls(**{**fields, "names": tuple(fields["names"]), "labels": labels, **arrays})
 
     def _check_labels(self, values: np.ndarray, where: str) -> None:
         if get_family(self.family).data == "numbers":

@@ -36,7 +36,11 @@ def saturating_genes(
     check_number(0, 1e6, weakest=weakest, strongest=strongest, noise=noise)
     if weakest > strongest:
         raise ValueError(f"weakest must be at most strongest = {strongest}, not {weakest}")
-    dag, order = _regulations(network)
+    paired = (network != 0) | (network.T != 0)
+    np.fill_diagonal(paired, False)
+    order = np.argsort(-paired.sum(axis=0), kind="stable")  # regulators before their targets
+    place = np.argsort(order)
+    dag = paired & (place[:, None] < place)
     targets = dag.sum(axis=1)
     effects = np.random.Generator(np.random.PCG64([seed, 0]))
     rows = np.random.Generator(np.random.PCG64([seed, 1])).standard_normal((len(dag), m))
@@ -53,13 +57,3 @@ def saturating_genes(
     stated = f"{m=}, {seed=}, {weakest=}, {strongest=}, {noise=}"
     source = f"generated: genes with saturating responses on a known network, {stated}"
     return Dataset("generated", rows.T, tuple(names), "gaussian", dag, {"source": source})
-
-
-def _regulations(network: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the (p, p) bool DAG, [i, j] if i regulates j, and the genes in a topological order."""
-    paired = (network != 0) | (network.T != 0)
-    np.fill_diagonal(paired, False)
-    order = np.argsort(-paired.sum(axis=0), kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return paired & (place[:, None] < place), order

@@ -68,21 +68,21 @@ def fetch_file(
     target = cached_path(name, entry, cache_dir)
     if target.is_file() and _mismatch(target, entry) is None:
         return target
-
     faults = []
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target.with_name(f".{target.name}.lock")):
         if target.is_file():
-            fault = _mismatch(target, entry)
-            if fault is None:  # Another process downloaded the file in the meantime.
+            if (fault := _mismatch(target, entry)) is None:  # Another process downloaded the file in the meantime.
                 return target
             target.unlink()
             faults.append(f"the copy in the cache was damaged and is removed ({fault})")
         for source in mirrored:
-            fault = _copy(source, target, entry)
-            if fault is None:
+            try:
+                with open_regular(source) as file:
+                    _keep(file, target, entry)
                 return target
-            faults.append(f"the copy in {source.parent} cannot be used ({fault})")
+            except (OSError, _Refused) as error:
+                faults.append(f"the copy in {source.parent} cannot be used ({error})")
         if "url" not in entry:
             faults.append("it has no address")
         elif offline:
@@ -137,13 +137,10 @@ def _difference(file: IO[bytes], entry: Mapping[str, Any]) -> str | None:
     """Return how the checksum of an open file differs from the entry's; None if it does not."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    if "sha256" in entry:
-        kind, digest = "sha256", hashlib.sha256()
-    else:
-        kind, digest = "git_blob_sha1", hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    while chunk := file.read(CHUNK):
-        digest.update(chunk)
-    actual = digest.hexdigest()
+    kind, new = "sha256", hashlib.sha256
+    if kind not in entry:
+        kind, new = "git_blob_sha1", lambda: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    actual = hashlib.file_digest(file, new).hexdigest()
     return None if actual == entry[kind] else f"expected {kind} {entry[kind]}, found {actual}"
 
 
@@ -164,16 +161,6 @@ def _keep(source: IO[bytes], target: Path, entry: Mapping[str, Any]) -> None:
             raise ConnectionError(f"the connection ended after {size} bytes")
         if fault := _difference(copy, entry):
             raise _Refused(fault)
-
-
-def _copy(source: Path, target: Path, entry: Mapping[str, Any]) -> str | None:
-    """Copy a mirrored file into the cache; returns the reason if that fails."""
-    try:
-        with open_regular(source) as file:
-            _keep(file, target, entry)
-        return None
-    except (OSError, _Refused) as error:
-        return str(error)
 
 
 def _download(entry: Mapping[str, Any], target: Path) -> str | None:

@@ -40,7 +40,6 @@ def random_dag_gaussian(p: int, m: int, density: float, seed: int) -> Dataset:
     check_whole(1, p=p, m=m)
     check_whole(0, seed=seed)
     check_number(0, 1, density=density)
-
     rng = np.random.Generator(np.random.PCG64(seed))
     equations = random_equations(rng, p, density)
     source = f"cuPC section 5.6, {p=}, {m=}, {density=}, {seed=}"
@@ -85,11 +84,8 @@ def random_equations(rng: np.random.Generator, p: int, density: float) -> list[E
 
 def sample(rng: np.random.Generator, equations: list[Equation], m: int) -> np.ndarray:
     """Return m samples of equations in topological order: (m, len(equations)) float64, a variable per column. DataError
-    names a variable that exceeds 1e150.
-
-    The noise is drawn variable by variable in the order of columns, and terms are added in the order of `parents`, so
-    that the values do not depend on the topological order.
-    """
+    names a variable that exceeds 1e150. The noise is drawn variable by variable in the order of columns, and terms are
+    added in the order of `parents`, so that the values do not depend on the topological order."""
     rows = rng.standard_normal((len(equations), m))  # Each variable is a row here, so that every pass is contiguous.
     term = np.empty(m)
     for equation in equations:
@@ -123,9 +119,7 @@ def generated(
     **facts: Any,
 ) -> Dataset:
     """Return generated values of variables V0, V1, ... as a data set, with a sentence on their source and other facts.
-
-    Generators raise ValueError where an argument is out of range; `load` gives their data sets a name.
-    """
+    Generators raise ValueError where an argument is out of range; `load` gives their data sets a name."""
     names = tuple(f"V{k}" for k in range(values.shape[1]))
     return Dataset("generated", values, names, family, true_dag, {"source": f"generated: {source}", **facts}, labels)
 

@@ -29,7 +29,7 @@ def network_dataset(family: str, network: str, samples: int, seed: int, sha256: 
     path = network_path(family, network)
     content = path.read_bytes()
     actual = hashlib.sha256(content).hexdigest()
-    if sha256 is not None and actual != sha256:
+    if sha256 not in (None, actual):
         raise DataError(
             f"network {network!r} of pgmpy {_pgmpy().version} is not the registered one: "
             f"expected sha256 {sha256}, found {actual}"
@@ -60,26 +60,19 @@ def read_network(model: dict, label: str) -> tuple[tuple[str, ...], list[Equatio
     parents: dict[str, list[str]] = {name: [] for name in names}
     for tail, head in model["arcs"]:
         parents[head].append(tail)
-
-    equations = []
     try:
         order = list(TopologicalSorter(parents).static_order())
     except ValueError as error:
         raise DataError(f"network {label!r} is not acyclic: {error}") from error
+    equations = []
     for name in order:
         coefficients = {key: value[0] for key, value in model["cpds"][name]["coefficients"].items()}
         intercept = coefficients.pop("(Intercept)")
         if set(coefficients) != set(parents[name]):
             raise DataError(f"network {label!r}: the arcs into {name!r} are not those of its coefficients")
-        equations.append(
-            Equation(
-                variable=position[name],
-                parents=np.array([position[parent] for parent in coefficients], dtype=np.intp),
-                weights=np.array(list(coefficients.values())),
-                intercept=intercept,
-                sd=float(np.sqrt(model["cpds"][name]["variance"][0])),
-            )
-        )
+        tails = np.array([position[parent] for parent in coefficients], dtype=np.intp)
+        weights, sd = np.array(list(coefficients.values())), float(np.sqrt(model["cpds"][name]["variance"][0]))
+        equations.append(Equation(position[name], tails, weights, intercept, sd))
     return names, equations
 
 

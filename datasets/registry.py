@@ -16,7 +16,6 @@ from gpupc_impl.core.family import families
 from gpupc_impl.core.files import parse_yaml, shortened
 
 Entry = dict[str, Any]
-MERGE = "tag:yaml.org,2002:merge"
 
 
 def names(family: str | None = None) -> tuple[str, ...]:
@@ -54,17 +53,15 @@ def files(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def validate(entries: Any, source: str) -> dict[str, Entry]:
     """Check a mapping of names to entries, and return it; RegistryError has a line for each fault."""
     faults = sorted(_validator().iter_errors(entries), key=lambda fault: [str(key) for key in fault.absolute_path])
-    if faults:
-        raise RegistryError(
-            "\n".join(f"{source}{_where(fault.absolute_path)}: {shortened(fault.message)}" for fault in faults)
-        )
+    sentences = []
+    for fault in faults:
+        entry, *keys = [*fault.absolute_path] or [None]
+        where = "" if entry is None else f", data set {entry!r}"
+        where += f", key {'.'.join(map(str, keys))!r}" if keys else ""
+        sentences.append(f"{source}{where}: {shortened(fault.message)}")
+    if sentences:
+        raise RegistryError("\n".join(sentences))
     return entries
-
-
-def _where(path: Any) -> str:
-    entry, *keys = [*path] or [None]
-    where = "" if entry is None else f", data set {entry!r}"
-    return where + (f", key {'.'.join(map(str, keys))!r}" if keys else "")
 
 
 @functools.cache
@@ -86,10 +83,9 @@ def parse(text: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        own = [key for key, _ in node.value if key.tag != MERGE]  # Keys may override those of `<<`.
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]  # Keys may override those of `<<`.
         keys = [self.construct_object(key, deep=True) for key in own]
-        repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if repeated:
+        if repeated := sorted({str(key) for key in keys if keys.count(key) > 1}):
             raise RegistryError(f"line {node.start_mark.line + 1}: repeated key {', '.join(repeated)}")
         return super().construct_mapping(node, deep)
 

@@ -17,9 +17,8 @@ dredging, weir = rng.normal(size=(2, n))
 turbidity = 0.8 * dredging + rain + rng.normal(size=n)
 oxygen = 0.8 * weir - rain + rng.normal(size=n)
 fish = 0.9 * oxygen + rng.normal(size=n)
-data = pd.DataFrame(
-    {"dredging": dredging, "turbidity": turbidity, "oxygen": oxygen, "weir": weir, "fish": fish}
-)  # rain is not in the table
+measured = {"dredging": dredging, "turbidity": turbidity, "oxygen": oxygen, "weir": weir, "fish": fish}
+data = pd.DataFrame(measured)  # rain is not in the table
 
 # %% [markdown]
 # ## What PC says

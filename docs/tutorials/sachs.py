@@ -98,9 +98,8 @@ for rule in "majority", "standard":
 
 # %%
 true = {frozenset(edge) for edge in agreed.edges}
-alphas = [1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2]
 rows = []
-for alpha in alphas:
+for alpha in (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2):
     pairs = {frozenset(edge) for edge in skeleton(logged, alpha).to_networkx().edges}
     rows.append({"alpha": alpha, "edges": len(pairs), "agreed on": len(pairs & true), "not": len(pairs - true)})
 table = pd.DataFrame(rows).set_index("alpha")

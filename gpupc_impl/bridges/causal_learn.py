@@ -59,8 +59,7 @@ class BatchedTest(CIT_Base):
         self._current: tuple[int, int] | None = None  # the variable x and the level of the latest request
         self._p_values: dict[tuple[int, ...], dict[int, float]] = {}  # p-values of x, by set and other variable
         self._candidates: set[int] = set()  # the variables that are expected to be tested with x
-        # for each variable, the variables that were tested with it at level 1 or above
-        self._neighbours: dict[int, set[int]] = {}
+        self._neighbours: dict[int, set[int]] = {}  # by variable, those that were tested with it at level 1 or above
         self._kept = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -96,10 +95,9 @@ class BatchedTest(CIT_Base):
         self._p_values.clear()
         if level == 0:
             self._candidates = set(range(x + 1, self.num_features))
-        elif level == 1:
-            self._candidates = self._neighbours[x] = set()
         else:
-            self._candidates = self._neighbours.setdefault(x, set())
+            kept = self._neighbours.get(x, set()) if level > 1 else set()
+            self._candidates = self._neighbours[x] = kept
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         """Return the p-values of x and each of the k other variables given the members: (k,)."""
@@ -131,8 +129,7 @@ class ChiSquare(BatchedTest):
         for v in (*members, x):
             row = row * int(problem.categories[v]) + problem.codes[v]
         # The contingency tables of the others follow one another in one array of counts.
-        cell = row * widest + problem.codes[list(others)]
-        cell += cells * np.arange(len(others))[:, None]
+        cell = row * widest + problem.codes[list(others)] + cells * np.arange(len(others))[:, None]
         counts = np.bincount(cell.reshape(-1), minlength=cells * len(others))
         tables = counts.reshape(len(others), strata, int(problem.categories[x]), widest)
         return problem.p_value(*of_tables(problem, tables))

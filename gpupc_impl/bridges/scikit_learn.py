@@ -44,17 +44,9 @@ class PC(BaseEstimator):
         it."""
         finite = True if self.missing == "error" else "allow-nan"
         values = validate_data(self, X, dtype=None, ensure_all_finite=finite, ensure_min_samples=2)
-        self.graph_ = pc(
-            X if hasattr(X, "columns") else values,
-            self.alpha,
-            family=self.family,
-            method=self.method,
-            backend=self.backend,
-            max_level=self.max_level,
-            missing=self.missing,
-            transpose=False,
-            **(self.options or {}),
-        )
+        parameters = self.get_params()
+        options = parameters.pop("options") or {}
+        self.graph_ = pc(X if hasattr(X, "columns") else values, transpose=False, **parameters, **options)
         self.adjacency_ = self.graph_.directed | self.graph_.undirected
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from gpupc_impl.nonlinear.problem import NonlinearProblem
 
 DISTRIBUTIONS = ("t", "fisher-z")
 TRANSFORMS = {"ranks": "ranks", "standardize": "standardize", False: "none"}  # our names of tigramite's transforms
-
 # The module has the cache, and not each test, because tigramite copies tests.
 _open_backend = functools.cache(open_backend)
 Node = tuple[int, int]  # variable's index and its lag, which is zero or negative
@@ -174,12 +172,7 @@ class GpupcCMIknn(CMIknn):
         return self._test(array, xyz)[1]
 
     def get_shuffle_significance(
-        self,
-        array: np.ndarray,
-        xyz: np.ndarray,
-        value: float,
-        return_null_dist: bool = False,
-        data_type: Any = None,
+        self, array: np.ndarray, xyz: np.ndarray, value: float, return_null_dist: bool = False, data_type: Any = None
     ) -> Any:
         """Return the p-value from local permutations and, with `return_null_dist`, the permuted values."""
         if not self._is_supported(array, xyz) or self.null_fit is not None:
@@ -230,14 +223,9 @@ class GpupcKernel(CondIndTest):
     measure = "kernel"
 
     def __init__(
-        self,
-        test: str = "rcit",
-        backend: str = "auto",
-        seed: int = 42,
-        options: Mapping[str, Any] = MappingProxyType({}),
-        **kwargs: Any,
+        self, test: str = "rcit", backend: str = "auto", seed: int = 42, options: Mapping | None = None, **kwargs: Any
     ):
-        self._backend, self._options = backend, {"test": test, "seed": seed, **options}
+        self._backend, self._options = backend, {"test": test, "seed": seed, **(options or {})}
         self._p_value = np.nan
         self.two_sided = self.residual_based = False
         super().__init__(seed=seed, **kwargs)

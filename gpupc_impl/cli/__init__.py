@@ -28,28 +28,21 @@ EXPECTED = (
     MissingPackage,
     OSError,
 )
-
-
 INTERRUPTED = 130  # exit code after Ctrl-C
 REPEAT_SECONDS = 2  # time in seconds after which Ctrl-C is repeated
 
 
 def run() -> NoReturn:
     """Run a command and end the process; after Ctrl-C at once, without waiting for a thread that compiles."""
-    _open_closed_streams()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # The caller closed it (``>&-``), and its descriptor is the first free one.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     with _repeated_interrupts():
         status = main()
     if status == INTERRUPTED:
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
-
-
-def _open_closed_streams() -> None:
-    """Discard what is printed to a stream that the caller closed (``>&-``), whose descriptor is the first free one."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 @contextlib.contextmanager
@@ -72,11 +65,8 @@ def _repeated_interrupts() -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0; 1 for a bug, 2 for an error of the user, 130 for Ctrl-C.
-
-    With ``GPUPC_DEBUG=1`` in the environment errors keep their traceback.
-    """
-    debug = os.environ.get("GPUPC_DEBUG") == "1"
+    """Run a command and return its exit code: 0; 1 for a bug, 2 for an error of the user, 130 for Ctrl-C. With
+    ``GPUPC_DEBUG=1`` in the environment errors keep their traceback."""
     try:
         args = parser().parse_args(argv)
         with output.plain_warnings(), output.plain_forecasts(getattr(args, "verbose", False)):
@@ -89,14 +79,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except EXPECTED as error:
-        if debug:
-            raise
-        print(f"error: {output.visible(error)}", file=sys.stderr)
-        return 2
     except Exception as error:
-        if debug:
+        if os.environ.get("GPUPC_DEBUG") == "1":
             raise
+        if isinstance(error, EXPECTED):
+            print(f"error: {output.visible(error)}", file=sys.stderr)
+            return 2
         print(f"error: {type(error).__name__}: {output.visible(error)} (GPUPC_DEBUG=1 shows where)", file=sys.stderr)
         return 1
     return 0

@@ -32,6 +32,12 @@ from gpupc_impl.views.progress import compile_report
 from gpupc_impl.views.result import n_edges, skeleton_of
 from gpupc_impl.views.text import edge_rows, summary_lines, text_table
 
+PCMCI_ARGUMENTS = ("tau_max", "tau_min", "alpha", "contemporaneous", "test", "collider_rule", "correction", "backend")
+RECORDED = Path("results/recorded")
+REPORT_SUFFIXES = (".html", ".htm")
+COMPILING_NAMED = 0.05  # seconds of compiling from which they are reported; reading the cache takes less
+WIDTH = 100  # of the table of methods, in characters
+
 
 def list_methods(args: argparse.Namespace) -> output.Outcome:
     """Run the command ``methods``: a table, or the description of one method."""
@@ -41,9 +47,7 @@ def list_methods(args: argparse.Namespace) -> output.Outcome:
     if not listed_methods:
         known = sorted({method.family for method in methods().values()})
         raise output.UsageError(f"no method is of family {args.family!r}; families: {', '.join(known)}")
-    found: list[dict[str, Any]] = []
-    reasons: dict[str, list[str]] = {}
-    rows = [("method", "family", "backends")]
+    found, reasons, rows = [], {}, [("method", "family", "backends")]
     for name, method in sorted(listed_methods.items(), key=lambda item: (item[1].family, item[1].reference, item[0])):
         why = {each: unavailable(method, "auto" if each == "cpu" else each) for each in method.backends}
         for backend, reason in why.items():
@@ -157,14 +161,10 @@ def try_methods(args: argparse.Namespace) -> output.Outcome:
     found = [trial for name in methods_of(args.file) for trial in trials(name, args.backend)]
     rows = [("method", "variables", "samples", "answer", "seconds", "reference", "its seconds", "speedup")]
     for each in found:
-        times = (
-            f"{each.seconds:.4f}",
-            each.reference,
-            f"{each.reference_seconds:.4f}",
-            f"{each.reference_seconds / each.seconds:.3g}",
-        )
         answer = "differs" if each.difference else "equal"
-        rows.append((each.method, str(each.variables), str(each.samples), answer, *times))
+        own = (each.method, str(each.variables), str(each.samples), answer, f"{each.seconds:.4f}")
+        speedup = f"{each.reference_seconds / each.seconds:.3g}"
+        rows.append((*own, each.reference, f"{each.reference_seconds:.4f}", speedup))
     differences = [f"{each.method}, {each.variables} variables: {each.difference}" for each in found if each.difference]
     data = {"trials": list(map(dataclasses.asdict, found))}
     return output.Outcome("\n".join([text_table(rows), *differences]), data, status=2 if differences else 0)
@@ -296,9 +296,8 @@ def _data(args: argparse.Namespace) -> Any:
     for k, path in enumerate(map(str, args.data)):
         if path.startswith(output.EXAMPLE):
             if (name := path.removeprefix(output.EXAMPLE)) not in examples.__all__:
-                raise output.UsageError(
-                    f"there are no example data {name!r}; choose one of: {', '.join(examples.__all__)}"
-                )
+                known = ", ".join(examples.__all__)
+                raise output.UsageError(f"there are no example data {name!r}; choose one of: {known}")
             tables[k] = getattr(examples, name)()
     return tables if args.missing == "imputed" else tables[0]
 
@@ -310,13 +309,6 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise output.UsageError(f"{error.filename or path} cannot be read: {error.strerror or error}") from error
-
-
-PCMCI_ARGUMENTS = ("tau_max", "tau_min", "alpha", "contemporaneous", "test", "collider_rule", "correction", "backend")
-RECORDED = Path("results/recorded")
-REPORT_SUFFIXES = (".html", ".htm")
-COMPILING_NAMED = 0.05  # seconds of compiling from which they are reported; reading the cache takes less
-WIDTH = 100  # of the table of methods, in characters
 
 
 def _check_outputs(args: argparse.Namespace, suffixes: Sequence[str]) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 OUTPUT_SUFFIXES = (".npz", *WRITERS)
 EXAMPLE = "example:"  # before the name of example data, in place of a path
-
 ROWS_SHOWN = 20  # upper bound on the edges that a command prints
 
 
@@ -85,11 +84,8 @@ def listed(words: Sequence[str]) -> str:
 
 
 def show_progress(level: Progress) -> None:
-    print(
-        f"level {level.level}: {level.edges:,} edges left, {level.tests:,} tests, {level.seconds:.2f} s",
-        file=sys.stderr,
-        flush=True,
-    )
+    found = f"{level.edges:,} edges left, {level.tests:,} tests, {level.seconds:.2f} s"
+    print(f"level {level.level}: {found}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import multiprocessing
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 UNDIRECTED, DIRECTED = 0, 1  # Kinds of edges in a resample's file; conflicts count as undirected
+FORMAT_OPTIONS = frozenset(field.name for field in dataclasses.fields(TableFormat))
+NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")  # options that do not change the graph
 _STORED = ("n", "directed", "undirected", "replace", "fraction")  # the attributes of a Bootstrap beside its graph
 
 
@@ -106,16 +109,9 @@ class Bootstrap:
         pairs = np.argwhere(np.triu((edge > 0) & (edge >= at_least), 1))
         swapped = arrow[tuple(pairs.T)] < arrow[tuple(pairs.T[::-1])]
         i, j = np.where(swapped[:, None], pairs[:, ::-1], pairs).T
-        frame = pandas.DataFrame(
-            {
-                "source": [self.names[k] for k in i],
-                "target": [self.names[k] for k in j],
-                "frequency": edge[i, j],
-                "directed": arrow[i, j],
-                "reversed": arrow[j, i],
-                "undirected": self.undirected[i, j] / self.n,
-            }
-        )
+        columns: dict[str, Any] = {"source": [self.names[k] for k in i], "target": [self.names[k] for k in j]}
+        columns |= {"frequency": edge[i, j], "directed": arrow[i, j], "reversed": arrow[j, i]}
+        frame = pandas.DataFrame(columns | {"undirected": self.undirected[i, j] / self.n})
         return frame.sort_values("frequency", ascending=False, kind="stable", ignore_index=True)
 
     def threshold(self, errors: float = 1.0) -> float:
@@ -236,12 +232,22 @@ def bootstrap(
         InvalidProblem: the data or a parameter cannot be used, or the folder belongs to other data or settings; and the
         errors of `pc`.
     """
-    _check(data, n, seed, replace, fraction, processes, options)
+    if isinstance(data, Problem) or options.get("n_samples") is not None:
+        raise InvalidProblem(
+            "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
+        )
+    if options.get("missing") == "imputed":
+        raise InvalidProblem("missing='imputed' has several tables, which are not resampled together; give one of them")
+    for name, value, least in (("n", n, 1), ("seed", seed, 0), ("processes", 1 if processes is None else processes, 1)):
+        if not (as_number(value).is_integer() and value >= least):
+            raise InvalidProblem(f"{name} is {value!r}; it must be a whole number of at least {least}")
+    if not as_number(fraction) > 0 or (fraction > 1 and not replace):
+        raise InvalidProblem(f"fraction is {fraction!r}; it must lie above 0, and at 1 or below without replacement")
     n, seed, fraction = int(n), int(seed), float(fraction)
-    processes = None if processes is None else int(processes)
     graph = pc(data, alpha, **options)  # This also checks the other arguments.
     problem = graph.skeleton.problem
-    job = _Job(*_samples(data, problem.family, options), alpha, seed, replace, fraction)
+    draw = functools.partial(resampled_rows, seed=seed, replace=replace, fraction=fraction)
+    search = functools.partial(_search, *_samples(data, problem.family, options), alpha, draw)
     store = None
     if folder is not None:
         answer_options = {name: repr(value) for name, value in options.items() if name not in NEUTRAL_OPTIONS}
@@ -257,12 +263,9 @@ def bootstrap(
         else:
             _add(counts, stored_edges)
     shown_messages: set[str] = set()
-    with (
-        bar(progress, n, "resamples", " resamples", done=n - len(remaining)) as progress_bar,
-        warnings.catch_warnings(),
-    ):
+    with bar(progress, n, "resamples", " resamples", done=n - len(remaining)) as display, warnings.catch_warnings():
         warnings.simplefilter("always")
-        for k, edges, messages in _search_all(job, remaining, processes, executor):
+        for k, edges, messages in _search_all(search, remaining, processes, executor):
             if store is not None:
                 store.write(f"{k:06d}", {}, {"edges": edges})
             _add(counts, edges)
@@ -270,7 +273,7 @@ def bootstrap(
                 if message not in shown_messages:
                     shown_messages.add(message)
                     warnings.warn(f"in a resample: {message}", stacklevel=2)
-            progress_bar.update()
+            display.update()
     undirected = counts[UNDIRECTED] + counts[UNDIRECTED].T
     return Bootstrap(n, counts[DIRECTED], undirected, graph, bool(replace), fraction)
 
@@ -288,29 +291,6 @@ def resampled_rows(n_samples: int, seed: int, k: int, replace: bool = True, frac
     return np.argsort(stream.random_raw(n_samples), kind="stable")[:size]
 
 
-# --- checks ----------------------------------------------------------------------------------------------------------
-
-
-def _check(
-    data: Any, n: int, seed: int, replace: bool, fraction: float, processes: int | None, options: Mapping[str, Any]
-) -> None:
-    if isinstance(data, Problem) or options.get("n_samples") is not None:
-        raise InvalidProblem(
-            "data must be samples in rows: a correlation matrix or a ready problem cannot be resampled"
-        )
-    if options.get("missing") == "imputed":
-        raise InvalidProblem("missing='imputed' has several tables, which are not resampled together; give one of them")
-    for name, value, least in (("n", n, 1), ("seed", seed, 0), ("processes", 1 if processes is None else processes, 1)):
-        if not (as_number(value).is_integer() and value >= least):
-            raise InvalidProblem(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    if not as_number(fraction) > 0 or (fraction > 1 and not replace):
-        raise InvalidProblem(f"fraction is {fraction!r}; it must lie above 0, and at 1 or below without replacement")
-
-
-FORMAT_OPTIONS = frozenset(field.name for field in dataclasses.fields(TableFormat))
-NEUTRAL_OPTIONS = ("names", "backend", "device_memory_limit")  # options that do not change the graph
-
-
 def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the samples in rows, without dropped ones, and the options with which `pc` takes resamples of them."""
     request = SearchRequest.of(**options)
@@ -323,36 +303,22 @@ def _samples(data: Any, family: str, options: Mapping[str, Any]) -> tuple[Any, d
     values = np.asarray(table.values) if isinstance(table.values, RowStream) else table.values
     if get_family(family).data == "labels" and hasattr(values, "select_dtypes"):
         # A resample has the categories of all samples, of which some may not occur in it.
-        declared = {str(name): values[name].cat.categories for name in values.select_dtypes("category")}
-        changed["categories"] = {
-            **{name: list(labels) for name, labels in declared.items()},
-            **(options.get("categories") or {}),
-        }
+        declared = {str(name): list(values[name].cat.categories) for name in values.select_dtypes("category")}
+        changed["categories"] = declared | dict(options.get("categories") or {})
     return values, {**options, **changed, "family": family}
 
 
 # --- searches --------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """The data and settings that all resamples share."""
-
-    data: Any
-    options: Mapping[str, Any]
-    alpha: float
-    seed: int
-    replace: bool
-    fraction: float
-
-    def search(self, k: int) -> tuple[int, np.ndarray, list[str]]:
-        """Search resample k; returns its number, its edges, and the messages of its warnings."""
-        rows = resampled_rows(len(self.data), self.seed, k, self.replace, self.fraction)
-        resampled = self.data.iloc[rows] if hasattr(self.data, "iloc") else np.asarray(self.data)[rows]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            graph = pc(resampled, self.alpha, **self.options)
-        return k, _edges(graph), [str(warning.message) for warning in caught]
+def _search(
+    data: Any, options: Mapping[str, Any], alpha: float, draw: Callable[..., np.ndarray], k: int
+) -> tuple[int, np.ndarray, list[str]]:
+    """Search resample k, whose rows `draw` chooses; returns its number, its edges, and the messages of its warnings."""
+    rows = draw(len(data), k=k)
+    resampled = data.iloc[rows] if hasattr(data, "iloc") else np.asarray(data)[rows]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        graph = pc(resampled, alpha, **options)
+    return k, _edges(graph), [str(warning.message) for warning in caught]
 
 
 def _edges(graph: CPDAG) -> np.ndarray:
@@ -384,21 +350,21 @@ def _limit_threads(threads: int) -> None:
 
 
 def _search_all(
-    job: _Job, numbers: Sequence[int], processes: int | None, executor: Executor | None
+    search: Callable[[int], Any], numbers: Sequence[int], processes: int | None, executor: Executor | None
 ) -> Iterator[tuple[int, np.ndarray, list[str]]]:
-    """Search these resamples and yield each result of `_Job.search` when it is complete."""
+    """Search these resamples and yield each result of `_search` when it is complete."""
     if executor is not None:
-        for future in as_completed([executor.submit(job.search, k) for k in numbers]):
+        for future in as_completed([executor.submit(search, k) for k in numbers]):
             yield future.result()
     elif processes in (None, 1) or not numbers:
-        yield from map(job.search, numbers)
+        yield from map(search, numbers)
     else:
-        workers = min(processes, len(numbers))
+        workers = min(int(processes), len(numbers))
         threads = max(1, len(os.sched_getaffinity(0)) // workers)
         context = multiprocessing.get_context("spawn")  # A forked process could not use an initialised device.
         with ProcessPoolExecutor(workers, context, _limit_threads, (threads,)) as pool:
             try:
-                yield from _search_all(job, numbers, None, pool)
+                yield from _search_all(search, numbers, None, pool)
             except BrokenProcessPool as error:
                 raise RuntimeError(
                     "a process of bootstrap(processes=...) ended before its search was complete: it was killed (out of "

@@ -18,9 +18,7 @@ from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 
 SHAPES = ((4, 80), (6, 150), (40, 1000))  # variables and samples of the problems
-
 QUICK = 0.02  # another problem follows if both methods took fewer seconds than this for the one before
-
 ALPHA = 0.01
 ROUNDS, LONG = 3, 2.0  # timed searches of a method after one that compiles, none after one of so many seconds
 
@@ -72,8 +70,7 @@ def _registered(path: Path) -> list[str]:
 def trials(name: str, backend: str = "auto") -> Iterator[Trial]:
     """Yield the trials of a method against `reference_of` it."""
     method = get_method(name)
-    family, reference = get_family(method.family), reference_of(method)
-    slowest = 0.0
+    family, reference, slowest = get_family(method.family), reference_of(method), 0.0
     for variables, samples in SHAPES:
         if slowest > QUICK:
             return

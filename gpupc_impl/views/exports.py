@@ -60,27 +60,25 @@ def _picture(result: Any, path: Path) -> None:
 
 
 def _graphml(result: Result, path: Path) -> None:
-    import networkx
-
     for name in result.names:
         if match := _NOT_XML.search(name):
             raise CannotWrite(
                 f"cannot write {path.name!r}: variable {name!r} has the character {match.group()!r}, which XML cannot "
                 "hold; rename it, or write .json"
             )
-    with write_whole(path) as file:
-        networkx.write_graphml(result.to_networkx(), file)
+    _by_networkx(result, path)
 
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot represent (section 2.2 of its specification)."""
 
 
-def _gml(result: Result, path: Path) -> None:
+def _by_networkx(result: Result, path: Path) -> None:
     import networkx
 
+    write_format = getattr(networkx, f"write_{path.suffix.removeprefix('.')}")
     with write_whole(path) as file:
-        networkx.write_gml(result.to_networkx(), file)
+        write_format(result.to_networkx(), file)
 
 
 def _json(result: Result, path: Path) -> None:
@@ -96,34 +94,25 @@ def dot(result: Result) -> str:
     directed = isinstance(result, (CPDAG, PAG))
     keyword, arrow, styles = ("digraph", "->", _DOT_STYLES) if directed else ("graph", "--", {})
     lines = [f"{keyword} {{", "  node [shape=box];"]
-    lines += [f"  v{k} [label={_quoted(name)}];" for k, name in enumerate(result.names)]
+    lines += [f'  v{k} [label="{name.translate(_ESCAPES)}"];' for k, name in enumerate(result.names)]
     lines += [f"  v{i} {arrow} v{j}{styles.get(kind, '')};" for i, j, kind in numbered_edges(result)]
     return "\n".join([*lines, "}"]) + "\n"
 
 
 _DOT_STYLES = {
-    **{
-        kind: f" [dir=both, arrowtail={DOT_MARKS[source]}, arrowhead={DOT_MARKS[target]}]"
-        for (source, target), kind in KINDS.items()
-    },
-    "directed": "",
-    "undirected": " [dir=none]",
-    "conflict": " [dir=none, style=dashed]",
-    "bidirected": " [dir=both]",
-}
+    kind: f" [dir=both, arrowtail={DOT_MARKS[source]}, arrowhead={DOT_MARKS[target]}]"
+    for (source, target), kind in KINDS.items()
+} | {"directed": "", "undirected": " [dir=none]", "conflict": " [dir=none, style=dashed]", "bidirected": " [dir=both]"}
 
 
-def _quoted(name: str) -> str:
-    """Return a label that shows the name unchanged; a backslash begins an escape sequence in Graphviz's escString."""
-    for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\r", ""), ("\n", "\\n")):
-        name = name.replace(character, escape)
-    return f'"{name}"'
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\r": "", "\n": "\\n"})
+"""What shows a name unchanged in a label: a backslash begins an escape sequence in Graphviz's escString."""
 
 
 WRITERS: Mapping[str, Callable[[Result, Path], None]] = {
     ".csv": lambda result, path: _write_frame(result.to_frame(), path),
     ".graphml": _graphml,
-    ".gml": _gml,
+    ".gml": _by_networkx,
     ".dot": lambda result, path: write_text(path, dot(result)),
     ".json": _json,
     ".png": _picture,

@@ -17,7 +17,7 @@ import numpy as np
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import MissingPackage
-from gpupc_impl.views.result import Result, edges_of, n_edges, name_of, skeleton_of
+from gpupc_impl.views.result import Result, degrees_of, edges_of, n_edges, name_of, skeleton_of
 from gpupc_impl.views.text import Cell, edge_rows, facts, level_rows, repeated
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SMALLEST_SCALE = 0.75  # of a picture, which scrolls sideways on a narrower page, so that its text stays readable
+ROWS_SHOWN = 10  # upper bound on the edges in a table of a notebook
+EDGES_LISTED = 5000  # upper bound on the edges that a page lists
+HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8  # the most on a page, and of names of a component
 
 
 def facts_table(rows: Sequence[tuple[str, str]]) -> str:
@@ -35,7 +38,6 @@ def facts_table(rows: Sequence[tuple[str, str]]) -> str:
 
 def table(rows: Sequence[Sequence[Cell]], kind: str = "") -> str:
     """A table, of this class in the page, whose first row is the header."""
-
     is_number = [isinstance(cell, tuple) for cell in rows[min(1, len(rows) - 1)]]
 
     def written(cell: Cell, tag: str, number: bool) -> str:
@@ -62,10 +64,6 @@ def picture(draw: Callable[[], Axes], alt: str = "") -> str:
 
 
 # --- what a notebook shows ---
-
-ROWS_SHOWN = 10  # upper bound on the edges in a table
-
-
 def html(result: Result) -> str:
     """The graph, the facts, the first edges and the levels of a result."""
     edges = n_edges(result)
@@ -117,14 +115,9 @@ def _overview(result: Result) -> Axes:
 
 
 # --- the page of a run ---
-
-EDGES_LISTED = 5000  # upper bound on the edges that the page lists
-
-HUBS_LISTED, COMPONENTS_LISTED, MEMBERS_SHOWN = 15, 10, 8  # the most on a page, and of names of a component
-
-
 def write(result: Result, path: str | Path) -> None:
     """See `core.result_views.ResultViews.report`."""
+    from gpupc_impl.views.plots.charts import degrees
     from gpupc_impl.views.plots.graph import has_many_variables
     from gpupc_impl.views.plots.heatmap import heatmap
 
@@ -132,17 +125,16 @@ def write(result: Result, path: str | Path) -> None:
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"a report is an HTML page, and {Path(path).name} does not end with .html")
     title = f"{name_of(result)} of {len(skeleton.names):,} variables"
-    reading = list((skeleton.reading or {}).items())
+    read = [("What was read", facts_table([*skeleton.reading.items()]))] if skeleton.reading else []
     outcome = [*facts(result), ("stopped", skeleton.stopped_because)]
     graph = picture(lambda: _overview(result), "the graph") if n_edges(result) else "<p>There is no edge.</p>"
+    how = table(level_rows(result), "levels") + picture(lambda: degrees(result)) + facts_table(_run(result))
     parts = [
         graph,
-        _columns(
-            ("What was read", facts_table(reading)) if reading else None, ("What was found", facts_table(outcome))
-        ),
+        _columns(*read, ("What was found", facts_table(outcome))),
         f"<h2>Edges</h2>{_edges(result)}" if n_edges(result) else "",
         _hubs(result) if has_many_variables(result) else "",
-        _folded("How it was searched", _how(result)),
+        _folded("How it was searched", how),
         _folded("By community", picture(lambda: heatmap(result), "the adjacency matrix")) if n_edges(result) else "",
     ]
     page = _resource("report.html").format(
@@ -160,9 +152,9 @@ def _resource(name: str) -> str:
     return (importlib.resources.files("gpupc_impl.views") / name).read_text(encoding="utf-8")
 
 
-def _columns(*sections: tuple[str, str] | None) -> str:
+def _columns(*sections: tuple[str, str]) -> str:
     """Sections with a title each, side by side where the page is wide enough."""
-    shown = (f"<section><h2>{section[0]}</h2>{section[1]}</section>" for section in sections if section)
+    shown = (f"<section><h2>{title}</h2>{content}</section>" for title, content in sections)
     return f'<div class="columns">{"".join(shown)}</div>'
 
 
@@ -172,9 +164,7 @@ def _folded(title: str, content: str) -> str:
 
 def _edges(result: Result) -> str:
     """The table of edges, and the number of edges that it omits."""
-    skeleton = skeleton_of(result)
-    tests = repeated(result)
-    notes = []
+    skeleton, tests, notes = skeleton_of(result), repeated(result), []
     if n_edges(result) > EDGES_LISTED:
         notes.append(f"The first {EDGES_LISTED:,} of {n_edges(result):,}; save(path) writes all.")
     if tests is not None:
@@ -190,7 +180,7 @@ def _hubs(result: Result) -> str:
     from scipy.sparse import csgraph, csr_array
 
     edges, names = edges_of(result), skeleton_of(result).names
-    neighbours = np.bincount(edges.reshape(-1), minlength=len(names))
+    neighbours = degrees_of(result)
     graph = csr_array((np.ones(len(edges)), edges.T), shape=(len(names), len(names)))
     _, component = csgraph.connected_components(graph, directed=False)
     ordered = np.lexsort((-neighbours, component))  # in a component those with more neighbours come first
@@ -198,24 +188,14 @@ def _hubs(result: Result) -> str:
     groups = sorted((group for group in groups if len(group) > 1), key=len, reverse=True)
     order = (-neighbours).argsort(kind="stable")[:HUBS_LISTED]
     hubs = [(names[k], (f"{neighbours[k]:,}", neighbours[k])) for k in order if neighbours[k]]
-    largest = [
-        (
-            (f"{len(group):,}", len(group)),
-            ", ".join(names[k] for k in group[:MEMBERS_SHOWN]) + ", …" * (len(group) > MEMBERS_SHOWN),
-        )
-        for group in groups[:COMPONENTS_LISTED]
-    ]
+    largest = []
+    for group in groups[:COMPONENTS_LISTED]:
+        members = ", ".join(names[k] for k in group[:MEMBERS_SHOWN]) + ", …" * (len(group) > MEMBERS_SHOWN)
+        largest.append(((f"{len(group):,}", len(group)), members))
     return _columns(
         ("Hubs", table([("variable", "neighbours"), *hubs])),
         (f"Largest of {len(groups):,} components", table([("variables", "with the most neighbours"), *largest])),
     )
-
-
-def _how(result: Result) -> str:
-    """The levels, the numbers of neighbours, and the facts of the run."""
-    from gpupc_impl.views.plots.charts import degrees
-
-    return table(level_rows(result), "levels") + picture(lambda: degrees(result)) + facts_table(_run(result))
 
 
 def _run(result: Result) -> list[tuple[str, str]]:

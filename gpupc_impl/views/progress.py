@@ -49,22 +49,17 @@ class LevelDisplay:
                 self._show("")
             self._is_shown = False
 
-    def tell(self) -> None:
-        """Show the level in progress, if it has taken a second or more."""
-        with self._lock:
-            if self._level is not None and (seconds := time.monotonic() - self._level[1]) >= SECONDS:
-                self._show(f"level {self._level[0]}: {self._work}{seconds:.0f} s")
-                self._is_shown = True
+    def _repeat(self) -> None:
+        while not self._closed.wait(SECONDS):
+            with self._lock:
+                if self._level is not None and (seconds := time.monotonic() - self._level[1]) >= SECONDS:
+                    self._show(f"level {self._level[0]}: {self._work}{seconds:.0f} s")
+                    self._is_shown = True
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Show the levels of searches inside this context."""
-
-        def repeat() -> None:
-            while not self._closed.wait(SECONDS):
-                self.tell()
-
-        thread = threading.Thread(target=repeat, name="level display", daemon=True)
+        thread = threading.Thread(target=self._repeat, name="level display", daemon=True)
         thread.start()
         try:
             with progress_watcher.watched_by(self):
@@ -100,11 +95,8 @@ def bar(show: bool | None, total: int | None, title: str, unit: str, done: int =
 
 
 def compile_report(show: bool) -> Callable[[int, int], None] | None:
-    """Return a function that shows on one line how many of the kernels are compiled; None if no person would see the
-    line.
-
-    Two zeros remove the line.
-    """
+    """Return a function that shows on one line how many of the kernels are compiled, and removes the line if none is
+    requested; None if no person would see the line."""
 
     def report(done: int, requested: int) -> None:
         _print_line(f"compiling kernels, once ({done} of {requested})" if requested else "")
@@ -115,10 +107,8 @@ def compile_report(show: bool) -> Callable[[int, int], None] | None:
 @contextlib.contextmanager
 def level_progress(progress: Callable[[Progress], None] | bool | None) -> Iterator[Callable[[Progress], None] | None]:
     """The function that a search calls after each level: the one that is passed, the update of a bar for True, or None.
-
-    The progress within a long level is shown as well: at the bar, or in a line if a person would see the line. False
-    shows nothing.
-    """
+    The progress within a long level is shown as well: at the bar, or in a line if a person would see it. False shows
+    nothing."""
     if not progress or callable(progress):
         is_shown = progress is not False and is_interactive() and progress_watcher.current() is None
         with LevelDisplay(_print_line).running() if is_shown else contextlib.nullcontext():

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas
 
 Result = Skeleton | CPDAG | PAG
-
 LOOKS = {row["kind"]: row for row in read_csv(Path(__file__).with_name("edge_kinds.csv"))}
 """How each kind of edge looks: as text, its colour (from Okabe and Ito's palette, which colour-blind readers can
 distinguish), matplotlib's style of its arrow, and the ends (0 its source, -1 its target) that have circles."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pandas
 
 PAIRS = ("edges", "removed", "all")
-
 TESTS_AT_ONCE = 1 << 15  # the approximate number of tests that are passed to the family's test in one call
 
 
@@ -38,20 +37,24 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
     if pairs not in PAIRS:
         raise ValueError(f"pairs is {pairs!r}; choose one of: {', '.join(PAIRS)}")
     skeleton = skeleton_of(result)
-    test = _open(skeleton, backend)
-    parts = []
+    if skeleton.problem is None:
+        raise ValueError(
+            "the tests cannot be made again, since this result does not hold its data (it may have been read from a "
+            "file); call strengths() of the result that gpupc_impl.pc or gpupc_impl.skeleton returns"
+        )
+    test, parts = open_tests(skeleton.problem, backend), []
     if pairs != "removed":
         edges, tested = _edges(result)
         tests = list(_edge_tests(skeleton, edges[tested]))
         total = sum(subsets.total for subsets in tests)
-        with bar(progress, total, "tests of the edges", " tests") as progress_bar:
-            strongest = _edge_strengths(tests, tested, test, progress_bar)
+        with bar(progress, total, "tests of the edges", " tests") as display:
+            strongest = _edge_strengths(tests, tested, test, display)
         parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
     if pairs != "edges":
         removed = np.argwhere(np.triu(~skeleton.adjacency, 1))
         tested = ~_among(removed, skeleton.sepsets.gaps)
-        with bar(progress, int(tested.sum()), "removed pairs", " pairs") as progress_bar:
-            strongest = _removed_strengths(skeleton, removed, tested, test, progress_bar)
+        with bar(progress, int(tested.sum()), "removed pairs", " pairs") as display:
+            strongest = _removed_strengths(skeleton, removed, tested, test, display)
         parts.append((removed, np.where(tested, "removed", "forbidden").tolist(), *strongest))
     names = skeleton.names
     rows = [
@@ -92,17 +95,6 @@ def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
     return edges, ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
 
 
-def _open(skeleton: Skeleton, backend: str) -> IndependenceTests:
-    """The tests of the skeleton's problem."""
-    problem = skeleton.problem
-    if problem is None:
-        raise ValueError(
-            "the tests cannot be made again, since this result does not hold its data (it may have been read from a "
-            "file); call strengths() of the result that gpupc_impl.pc or gpupc_impl.skeleton returns"
-        )
-    return open_tests(problem, backend)
-
-
 # Of pairs the p-values, the sets and the effects: NaN, the empty set and NaN for those that were not tested.
 Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
 
@@ -114,7 +106,7 @@ def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> n
 
 
 def _removed_strengths(
-    skeleton: Skeleton, pairs: np.ndarray, tested: np.ndarray, test: IndependenceTests, progress_bar: Any
+    skeleton: Skeleton, pairs: np.ndarray, tested: np.ndarray, test: IndependenceTests, display: Any
 ) -> Strengths:
     ends = zip(*pairs.T.tolist(), tested.tolist(), strict=True)
     sets = [skeleton.sepsets[i, j] if is_tested else () for i, j, is_tested in ends]
@@ -132,21 +124,16 @@ def _removed_strengths(
                 p_swapped, effects_swapped = test.strengths(ordered[doubtful, ::-1], members[np.isin(batch, doubtful)])
                 larger = p_swapped > p_values[doubtful]
                 p_values[doubtful[larger]], effects[doubtful[larger]] = p_swapped[larger], effects_swapped[larger]
-            progress_bar.update(len(batch))
+            display.update(len(batch))
     return p_values, sets, effects
 
 
 def _owner_first(skeleton: Skeleton, pairs: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
     """Order each pair so that the variable from whose neighbours the set was drawn is first, i before j."""
-    ordered = pairs.copy()
-    graphs: dict[int, list[np.ndarray]] = {}
+    ordered, rows = pairs.copy(), functools.cache(functools.partial(_rows, skeleton))
     for k, members in enumerate(sets):
-        if members:
-            level = len(members)
-            if level not in graphs:
-                graphs[level] = _rows(skeleton, level)
-            if not np.isin(members, graphs[level][pairs[k, 0]]).all():
-                ordered[k] = pairs[k, ::-1]
+        if members and not np.isin(members, rows(len(members))[pairs[k, 0]]).all():
+            ordered[k] = pairs[k, ::-1]
     return ordered
 
 
@@ -171,9 +158,7 @@ def _rows(skeleton: Skeleton, level: int) -> list[np.ndarray]:
     return np.split(near, np.cumsum(np.bincount(row, minlength=p))[:-1])
 
 
-def _edge_strengths(
-    tests: Sequence[Subsets], tested: np.ndarray, test: IndependenceTests, progress_bar: Any
-) -> Strengths:
+def _edge_strengths(tests: Sequence[Subsets], tested: np.ndarray, test: IndependenceTests, display: Any) -> Strengths:
     largest, effects = np.full(len(tested), -np.inf), np.full(len(tested), np.nan)
     best_sets: list[tuple[int, ...]] = [()] * len(tested)
     edges = np.flatnonzero(tested)
@@ -190,5 +175,5 @@ def _edge_strengths(
                 if p_values[position] > largest[number]:  # Of equal p-values the first is kept.
                     largest[number], effects[number] = p_values[position], part_effects[position]
                     best_sets[number] = tuple(sets[position].tolist())
-            progress_bar.update(len(numbers))
+            display.update(len(numbers))
     return np.where(np.isinf(largest), np.nan, largest), best_sets, effects

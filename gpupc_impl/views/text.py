@@ -17,17 +17,13 @@ if TYPE_CHECKING:
     import pandas
 
 Cell = str | tuple[str, float]  # the text of a cell, perhaps with the number by which a reader can sort it
-
 TESTS_REPEATED, SECONDS_REPEATED = 200_000, 10.0  # the most tests, and seconds of search, that are repeated for a table
 VARIABLES_REPEATED = 20_000  # of a graph whose tests are counted for that
-
 GIVEN_SHOWN = 6  # upper bound on the names of a conditioning set in a cell
 
 
 class Text(str):
     """Text that Python's prompt shows without quotes and with line breaks."""
-
-    __slots__ = ()
 
     def __repr__(self) -> str:
         return str(self)
@@ -114,9 +110,9 @@ def edge_rows(result: Result, most: int, tests: pandas.DataFrame | None = None) 
     if tests is not None:
         tests = tests.head(most)
         effect = tests.columns[-1]
-        columns["p-value"] = [_number(value) for value in tests["p_value"]]
-        columns[effect.replace("_", " ")] = [_number(value) for value in tests[effect]]
-        columns["given"] = [_set(names) for names in tests["given"]]
+        columns["p-value"] = list(map(_number, tests["p_value"]))
+        columns[effect.replace("_", " ")] = list(map(_number, tests[effect]))
+        columns["given"] = list(map(_set, tests["given"]))
     elif largest is not None:
         columns["p-value"] = [_number(largest[i, j]) for i, j, _ in numbered_edges(result)[:most]]
     if not isinstance(result, Skeleton):

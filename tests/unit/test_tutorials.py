@@ -58,17 +58,6 @@ def test_mistakes_name_the_line_of_the_script(tmp_path):
     assert plt.get_fignums() == before
 
 
-def test_figures_of_others_are_not_on_a_page(tmp_path):
-    script = tmp_path / "toy.py"
-    script.write_text("# %%\nx = 1\n")
-    other = plt.figure()
-    try:
-        assert tutorials.page(script, tmp_path).endswith("```python\nx = 1\n```\n")
-        assert plt.fignum_exists(other.number)
-    finally:
-        plt.close(other)
-
-
 def test_a_page_stays_where_its_data_cannot_be_had(tmp_path, monkeypatch, capsys):
     script = tmp_path / "toy.py"
     script.write_text(

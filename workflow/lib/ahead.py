@@ -20,21 +20,17 @@ from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.measurement.isolate import Worker, serve
 from workflow.lib.searches import Search
 
-SAMPLES, VARIABLES = 60, 6  # the numbers of samples and of variables of the tiny problems
-
 
 def compile_ahead(searches: Sequence[Search], backend: str, limit_s: float, log: TextIO) -> str | None:
     """Compile what searches run, and write to the log how long that took; return a sentence on what was not compiled
-    within the limit, if anything.
-
-    A method that cannot run here, is not ours, or fails is left to its measurement, whose record says why.
-    """
+    within the limit, if anything. A method that cannot run here, is not ours, or fails is left to its measurement,
+    whose record says why."""
     started = time.monotonic()
     ours = [search for search in searches if _is_compiled(get_method(search.method), backend)]
-    messages = [{"do": "prefetch", "searches": ours, "backend": backend}]
-    messages += [{"do": "run", "number": number} for number in range(len(ours))]
+    requests = [("the kernels", {"do": "prefetch", "searches": ours, "backend": backend})]
+    requests += [(search.method, {"do": "run", "number": number}) for number, search in enumerate(ours)]
     with Worker([sys.executable, "-m", "workflow.lib.ahead"], log=log) as worker:
-        for name, message in zip(["the kernels", *(search.method for search in ours)], messages, strict=True):
+        for name, message in requests:
             outcome = worker.request(message, max(0.0, started + limit_s - time.monotonic()))
             if not worker.alive:
                 why = f"took longer than {limit_s:g} s" if outcome.status == "timeout" else f"ended: {outcome.why}"
@@ -56,9 +52,6 @@ class Compiler:
 
     def __init__(self) -> None:
         self.searches: list[tuple[Search, Method, Backend | None]] = []
-
-    def answer(self, message: dict[str, Any]) -> None:
-        getattr(self, message.pop("do"))(**message)
 
     def prefetch(self, searches: Sequence[Sequence[Any]], backend: str) -> None:
         """Open the searches' backends, and begin to compile their kernels."""
@@ -87,13 +80,12 @@ class Compiler:
 
 def tiny_problem(family: str, parameters: Mapping[str, Any]) -> Problem:
     """Return a problem in which every variable depends on the one before, so that a search reaches several levels."""
-    noise = np.random.Generator(np.random.PCG64(0)).normal(size=(SAMPLES, VARIABLES))
-    values = np.cumsum(noise, axis=1)
+    values = np.cumsum(np.random.Generator(np.random.PCG64(0)).normal(size=(60, 6)), axis=1)
     if family == "discrete":
         values = np.digitize(values, (-1.0, 1.0))
-    problem: Problem = get_family(family).problem.from_data(values, **parameters)
-    return problem
+    return get_family(family).problem.from_data(values, **parameters)
 
 
 if __name__ == "__main__":
-    serve(Compiler().answer)
+    compiler = Compiler()
+    serve(lambda message: getattr(compiler, message.pop("do"))(**message))

@@ -11,10 +11,10 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 from datasets import RegistryError, registry
 from gpupc_impl.core.family import families, get_family
 from gpupc_impl.core.files import parse_yaml, read_text, shortened
-from gpupc_impl.core.registry import InvalidParameter, UnknownMethod, get_method
+from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.experiments import expand
-from workflow.lib.searches import Config
+from workflow.lib.searches import Config, method_of
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 
@@ -29,8 +29,7 @@ def read_config(path: Path) -> dict[str, Any]:
         config = parse_yaml(read_text(path))
     except OSError:
         raise
-    # These are YAML's errors, and those of values such as a number of 5000 digits or a 13th month.
-    except Exception as error:
+    except Exception as error:  # of YAML, or of a value such as a number of 5000 digits or a 13th month
         raise InvalidConfig(f"{path} is not readable as YAML: {type(error).__name__}: {error}") from error
     if not isinstance(config, dict):
         raise InvalidConfig(f"{path} holds {type(config).__name__}, not keys with values")
@@ -135,8 +134,7 @@ def _setting_faults(config: Config) -> Iterator[str]:
         for name, choice in settings.items():
             where = f"settings.{family}.{name}"
             try:
-                method = get_method(choice.get("method", name))
-                method.parse_params(choice.get("params", {}))
+                method = method_of(name, choice)
             except (UnknownMethod, InvalidParameter) as error:
                 yield f"{where}: {error}"
                 continue
@@ -158,7 +156,7 @@ def _experiment_faults(config: Config) -> Iterator[str]:
         yield from _parameter_faults(experiment.family, own_parameters, f"in experiments.{name}.graphs")
         for setting, choice in experiment.settings.items():
             try:
-                get_method(choice.get("method", setting)).parse_params(choice.get("params", {}))
+                method_of(setting, choice)
             except (UnknownMethod, InvalidParameter) as error:
                 yield f"experiments.{name}: {setting}: {error}"
                 break
@@ -168,8 +166,7 @@ def _test_faults(tests: Config) -> Iterator[str]:
     for name, choice in tests.get("implementations", {}).items():
         where = f"ci_tests.implementations.{name}"
         try:
-            method = get_method(choice.get("method", name))
-            method.parse_params(choice.get("params", {}))
+            method = method_of(name, choice)
         except (UnknownMethod, InvalidParameter) as error:
             yield f"{where}: {error}"
             continue

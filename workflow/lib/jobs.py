@@ -17,15 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CORES = "GPUPC_WORKFLOW_CORES"  # the environment variable with all cores, where several jobs measure at a time
-
 LOOK_S = 0.2  # the interval in seconds at which a job looks for a free GPU, and whether Snakemake still runs
 
 
 def end_with_parent() -> None:
-    """End this process and its workers as soon as its parent has ended, for example if Snakemake is killed.
-
-    Otherwise the process would continue beside the jobs of the next call, on the same cores and the same files.
-    """
+    """End this process and its workers as soon as its parent has ended, for example if Snakemake is killed. Otherwise
+    the process would continue beside the jobs of the next call, on the same cores and the same files."""
 
     def watch(parent: int) -> None:
         while os.getppid() == parent:
@@ -54,10 +51,8 @@ def parts_of(cores: list[int], gpus: int) -> list[list[int]]:
 @contextlib.contextmanager
 def own_cores(gpus: int, references: bool = False, folder: Path = Path("results")) -> Iterator[None]:
     """Wait for a GPU, and give it and its part of the cores to this process and to the processes that it starts. A
-    process that measures `references` needs no GPU, and with 0 GPUs nothing is changed.
-
-    Snakemake counts how many GPUs are in use but does not say which one is free, so each has a lock in the folder.
-    """
+    process that measures `references` needs no GPU, and with 0 GPUs nothing is changed. Snakemake counts how many GPUs
+    are in use but does not say which one is free, so each has a lock in the folder."""
     if not gpus:
         yield
         return
@@ -73,13 +68,10 @@ def own_cores(gpus: int, references: bool = False, folder: Path = Path("results"
                     break
             else:
                 time.sleep(LOOK_S)
-        os.environ["CUDA_VISIBLE_DEVICES"] = name_of_gpu(number)
+        # Visible GPUs are counted from 0; if there are fewer, none is visible.
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        names = [str(number)] if visible is None else visible.split(",")[number : number + 1]
+        os.environ["CUDA_VISIBLE_DEVICES"] = "".join(names).strip()
         if cores := os.environ.get(CORES):
             os.sched_setaffinity(0, parts_of(json.loads(cores), gpus)[number])
         yield
-
-
-def name_of_gpu(number: int) -> str:
-    """Return the name of visible GPU `number` in ``CUDA_VISIBLE_DEVICES``, counted from 0; empty if there are fewer."""
-    names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return str(number) if names is None else "".join(names.split(",")[number : number + 1]).strip()

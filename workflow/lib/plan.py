@@ -7,7 +7,7 @@ a batch (`Plan.jobs`).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ import yaml
 from datasets import registry
 from datasets.fetch import mirrored_paths
 from gpupc_impl.core.files import save_json, write_text
-from gpupc_impl.core.registry import get_method
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.publish import EXPERIMENTS
 from gpupc_impl.measurement.published import open_published
@@ -24,16 +23,12 @@ from gpupc_impl.reporting.catalogue import EVERY, Entry, entries
 from gpupc_impl.reporting.runs import Source
 from workflow.lib.config import read_config
 from workflow.lib.experiments import Experiment, expand, own_parameters
-from workflow.lib.searches import Config, Search, is_requested
+from workflow.lib.searches import Config, Search, is_requested, method_of
 
 ROOT = Path(__file__).parents[2]
-
+# A published folder has nothing to show in an output without files of the first kind that this reads.
 MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
-"""A published folder has nothing to show in an output without files of the first kind that this reads."""
-
-RECORDED, CONFIG = "results/recorded", "config.yaml"
-"""The project's folder of recorded runs, and the file in each recorded folder that holds the config of its runs."""
-
+CONFIG = "config.yaml"  # the file in each recorded folder that holds the config of its runs
 Key = tuple[str, str]  # a run: the names of its data set and of its setting
 
 
@@ -59,8 +54,8 @@ class Batch(NamedTuple):
     @property
     def references(self) -> dict[str, dict[str, Any]]:
         """The settings whose methods have no kernels, and need no GPU."""
-        methods = {name: get_method(choice.get("method", name)) for name, choice in self.settings.items()}
-        return {name: self.settings[name] for name, method in methods.items() if method.backends == ("cpu",)}
+        settings = self.settings.items()
+        return {name: choice for name, choice in settings if method_of(name, choice).backends == ("cpu",)}
 
 
 class Plan:
@@ -73,31 +68,27 @@ class Plan:
     """
 
     def __init__(self, config: Config, folder: str = "results"):
-        self.config = config
-        self.folder = folder
+        self.config, self.folder = config, folder
         self.entries = {name: registry.declared(name, own) for name, own in config["datasets"].items()}
+        self._problems = {name: own_parameters(own) for name, own in config["datasets"].items()}
         self.families = {
             family: [name for name, entry in self.entries.items() if entry["family"] == family]
             for family in config["settings"]
         }
         self.experiments: dict[str, Experiment] = expand(config)
-        for experiment in self.experiments.values():
-            self.entries |= experiment.graphs
-        self.batches = self._batches()
-
-    def _batches(self) -> dict[str, Batch]:
-        repeats = self.config["timing"]["repeats"]
-        batches = {
-            family: Batch(family, family, datasets, self.config["settings"][family], repeats)
+        repeats = config["timing"]["repeats"]
+        self.batches = {
+            family: Batch(family, family, datasets, config["settings"][family], repeats)
             for family, datasets in self.families.items()
             if datasets
         }
         for name, experiment in self.experiments.items():
-            own = self.config["experiments"][name].get("repeats", repeats)
+            self.entries |= experiment.graphs
+            self._problems |= experiment.problems
+            own = config["experiments"][name].get("repeats", repeats)
             groups = {each: [each] for each in experiment.graphs} if experiment.large else {name: experiment.datasets}
             for batch, members in groups.items():
-                batches[batch] = Batch(name, experiment.family, members, experiment.settings, own)
-        return batches
+                self.batches[batch] = Batch(name, experiment.family, members, experiment.settings, own)
 
     def jobs(self, apart: bool) -> dict[str, dict[str, Batch]]:
         """Return what each job measures, by its name, for each batch. If `apart`, settings without kernels, which need
@@ -122,39 +113,31 @@ class Plan:
     def measured(self) -> list[str]:
         return list(dict.fromkeys(dataset for batch in self.batches.values() for dataset in batch.datasets))
 
-    def batches_of(self, parts: Iterable[str]) -> list[str]:
-        """Return the names of the batches of some families and experiments."""
-        parts = list(parts)
-        return [name for part in parts for name, batch in self.batches.items() if batch.part == part]
-
     def priority(self, part: str) -> int:
         """Return a number from 1 on, larger for what comes earlier: families, single tests, experiments."""
         order = [*self.families, *self.config["ci_tests"]["tables"], *self.experiments]
         return len(order) - order.index(part)
 
     def describe(self) -> None:
-        """Write the config, without the folders of this machine, and the runs of each part into the results.
-
-        `gpupc records publish` reads both.
-        """
+        """Write the config, without the folders of this machine, and the runs of each part into the results, where
+        `gpupc records publish` reads them."""
         config = {**self.config, "mirrors": [], "recorded": None}
         write_text(Path(self.folder, CONFIG), yaml.safe_dump(config, sort_keys=False))
-        runs: dict[str, dict[str, list[str]]] = {part: {"datasets": []} for part in (*self.families, *self.experiments)}
+        runs: dict[str, dict[str, list[str]]] = {}
         for batch in self.batches.values():
-            runs[batch.part]["datasets"] += batch.datasets
-            runs[batch.part]["settings"] = list(batch.settings)
+            run = runs.setdefault(batch.part, {"datasets": [], "settings": list(batch.settings)})
+            run["datasets"] += batch.datasets
         save_json({part: each for part, each in runs.items() if each["datasets"]}, Path(self.folder, EXPERIMENTS))
 
     # --- data --------------------------------------------------------------------------------------------------------
-
     def of_files(self) -> list[str]:
         """Return the data sets that are read or generated from files, which may have to be downloaded."""
         return [name for name, entry in self.entries.items() if registry.files(entry)]
 
     def mirrored(self, dataset: str) -> list[str]:
         """Return the copies of a data set in mirror folders; a new copy lets a missing data set be made again."""
-        files = registry.files(self.entries[dataset])
-        return [str(path) for file in files for path in mirrored_paths(file, self.config["mirrors"])]
+        files, mirrors = registry.files(self.entries[dataset]), self.config["mirrors"]
+        return [str(path) for file in files for path in mirrored_paths(file, mirrors)]
 
     def problem_parameters(self, family: str, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a family's problems (arguments of `from_data` of its problem class), of which `own`
@@ -163,13 +146,9 @@ class Plan:
         return everywhere | self.config["problems"].get(family, {}) | own
 
     def parameters_of(self, dataset: str) -> dict[str, Any]:
-        own = next((each.problems[dataset] for each in self.experiments.values() if dataset in each.problems), None)
-        if own is None:
-            own = own_parameters(self.config["datasets"][dataset])
-        return self.problem_parameters(self.entries[dataset]["family"], own)
+        return self.problem_parameters(self.entries[dataset]["family"], self._problems[dataset])
 
     # --- records -----------------------------------------------------------------------------------------------------
-
     def record(self, key: Key) -> str:
         return f"{self.folder}/records/{key[0]}/{key[1]}.json"
 
@@ -180,16 +159,15 @@ class Plan:
         if own.part in self.families or self.experiments[own.part].graphs:
             return []
         settings = self.config["settings"][own.family]
-        references = [each for each, choice in settings.items() if get_method(choice.get("method", each)).reference]
+        references = [each for each, choice in settings.items() if method_of(each, choice).reference]
         return [(dataset, reference) for dataset in own.datasets for reference in references[:1]]
 
     def code_versions(self, settings: Mapping[str, Config]) -> dict[str, str]:
         """Return for each setting the version of its method's code."""
-        methods = {setting: get_method(choice.get("method", setting)) for setting, choice in settings.items()}
-        backend = self.config["backend"]
+        methods = {setting: method_of(setting, choice) for setting, choice in settings.items()}
         versions = {
-            method.name: code_version(method, "cpu" if method.backends == ("cpu",) else backend)
-            for method in {method.name: method for method in methods.values()}.values()
+            name: code_version(method, "cpu" if method.backends == ("cpu",) else self.config["backend"])
+            for name, method in {method.name: method for method in methods.values()}.items()
         }
         return {setting: versions[method.name] for setting, method in methods.items()}
 
@@ -219,7 +197,6 @@ class Plan:
         return settings_of
 
     # --- outputs -----------------------------------------------------------------------------------------------------
-
     def outputs(self) -> dict[str, Entry]:
         """Return the tables and figures for which the config has data."""
         return {name: entry for name, entry in entries().items() if self._has(entry)}
@@ -236,12 +213,16 @@ class Plan:
         families = self.families if entry.family == EVERY else [entry.family] * (entry.family in self.families)
         return [*families, *(each for each in entry.experiments if each in self.experiments)]
 
+    def _shown(self, entry: Entry) -> list[str]:
+        """Return the names of the batches whose runs a table or figure shows."""
+        return [name for part in self._parts(entry) for name, batch in self.batches.items() if batch.part == part]
+
     def _keys(self, entry: Entry) -> list[Key]:
-        return [key for name in self.batches_of(self._parts(entry)) for key in self.batches[name].keys]
+        return [key for name in self._shown(entry) for key in self.batches[name].keys]
 
     def inputs(self, entry: Entry) -> dict[str, list[str]]:
         """Return the files from which a table or figure is made, by kind (`gpupc_impl.reporting.catalogue.READERS`)."""
-        shown = self.batches_of(self._parts(entry))
+        shown = self._shown(entry)
         datasets = dict.fromkeys(dataset for name in shown for dataset in self.batches[name].datasets)
         timelines = [self.experiments[name].datasets[0] for name in entry.experiments if name in self.experiments]
         files = {
@@ -270,7 +251,6 @@ class Plan:
         return {name: arguments[name] for name in entry.reads if name in arguments}
 
     # --- sources -----------------------------------------------------------------------------------------------------
-
     def source(self, entry: Entry) -> Source | None:
         """Return this machine's results as the source of a table or figure; None if the config has no data for it."""
         if not self._has(entry):
@@ -279,9 +259,7 @@ class Plan:
 
     def recorded_source(self, entry: Entry) -> Source | None:
         """Return a folder of published runs as the source of a table or figure; None if the folder has nothing to show.
-
-        If an output reads no runs, its heading describes the runs on the data sets that it shows.
-        """
+        If an output reads no runs, its heading describes the runs on the data sets that it shows."""
         if not self._has(entry):
             return None
         inputs, published = self.inputs(entry), open_published(self.folder)
@@ -325,8 +303,7 @@ def recorded_folders(config: Config) -> list[str]:
     if config["recorded"] is not None:
         return list(config["recorded"])
     of_gpu = re.compile(rb"^backend: cuda$", re.MULTILINE)
-    configs = sorted(
-        (ROOT / RECORDED).glob(f"*/{CONFIG}"), key=lambda path: (not of_gpu.search(path.read_bytes()), path)
-    )
+    configs = ROOT.glob(f"results/recorded/*/{CONFIG}")
+    configs = sorted(configs, key=lambda path: (not of_gpu.search(path.read_bytes()), path))
     folders = [path.parent for path in configs]
     return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in folders]

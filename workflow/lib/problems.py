@@ -37,9 +37,7 @@ def write_problem(
     name: str, data: Dataset | DatasetUnavailable, parameters: Mapping[str, Any], problem_path: str, facts_path: str
 ) -> None:
     """Write the problem that all methods receive, and its facts; the problem's file is empty if there is no problem.
-
-    The facts contain up to `TRUE_EDGES` known ``true_edges``, pairs [i, j] for i -> j.
-    """
+    The facts contain up to `TRUE_EDGES` known ``true_edges``, pairs [i, j] for i -> j."""
     problem, reason, facts = None, None, {**parameters, "name": name, **data.facts}
     if isinstance(data, DatasetUnavailable):
         reason = str(data)

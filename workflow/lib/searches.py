@@ -4,15 +4,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from gpupc_impl.core.registry import Method, get_method
 from gpupc_impl.measurement.bench import START_LIMIT_S, Setting
 from gpupc_impl.measurement.record import Limits
 
 Config = Mapping[str, Any]  # a config, or a part of one
-
 FAILED = ("error", "killed")
 """The statuses with which a run of the workflow fails. A time limit and a memory budget are declared outcomes, and a
 setting that is skipped was not to run here."""
-
 OVERHEAD_MB = 2000  # the memory of a job beside its runs: that of two Snakemake processes and of the one that measures
 
 
@@ -23,6 +22,14 @@ class Search(NamedTuple):
     method: str
     params: Mapping[str, Any]
     problem: Mapping[str, Any]
+
+
+def method_of(name: str, choice: Config) -> Method:
+    """Return the method of a setting, which the config names or calls like the setting, after a check of its
+    parameters; UnknownMethod or InvalidParameter says what is wrong."""
+    method = get_method(choice.get("method", name))
+    method.parse_params(choice.get("params", {}))
+    return method
 
 
 def setting_of(name: str, choice: Config, timing: Config, limits: Config) -> Setting:
@@ -47,10 +54,8 @@ def resources_of_searches(
 ) -> dict[str, int]:
     """Return the minutes and megabytes that a job probably needs to measure settings on data sets, one data set after
     another, under these parts of the config. A job that its scheduler ended is tried again, and continues with the
-    samples that it has taken.
-
-    A setting whose cold run exceeds ``timing.long_run_s`` has one repeat, any other ``repeats``.
-    """
+    samples that it has taken. A setting whose cold run exceeds ``timing.long_run_s`` has one repeat, any other
+    ``repeats``."""
     seconds = 0.0
     for choice in settings.values():
         limit = choice.get("time_limit_s", timing["time_limit_s"])

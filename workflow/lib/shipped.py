@@ -15,10 +15,10 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpupc_impl.backends import BackendUnavailable, KernelCompilationError, KernelSource, nvrtc, shipped
 from gpupc_impl.backends.cuda import MIRROR
@@ -41,7 +41,8 @@ def all_kernels(level: int) -> list[KernelSource]:
 
 def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs: int) -> Path:
     """Compile kernels for a target, and write its archive; a line every `TELL_SECONDS` says how far it is."""
-    make = CudaCompiler(target) if target.startswith("sm_") else HostCompiler(target)
+    is_cuda = target.startswith("sm_")
+    make = cuda_compiler(target) if is_cuda else host_compiler(target)
     path, entries = into / f"{target}.zip", {}
     with contextlib.suppress(shipped.DamagedArchive):
         known = shipped.Archive(path)
@@ -55,7 +56,7 @@ def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs
         return digest, make.binary(kernel)
 
     binaries: dict[str, Binary] = {}
-    wanted = [*make.first, *kernels]
+    wanted = [*kernels] if is_cuda else [None, *kernels]
     started = told = time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:
         for done, (digest, made) in enumerate(pool.map(binary, wanted), 1):
@@ -67,49 +68,38 @@ def build_archive(target: str, kernels: Sequence[KernelSource], into: Path, jobs
     return path
 
 
-class HostCompiler:
-    """Compiles libraries of the host backend for one target.
+class Compiler(NamedTuple):
+    """What compiles for one target: its version, as the archive names it, and functions that return the digest and the
+    binary of a kernel. On the host backend, None stands for the runtime, which kernels need."""
 
-    Attributes:
-        version: the compiler, as the archive names it.
-        first: what is compiled beside kernels: None stands for the runtime.
-    """
+    version: str
+    digest: Callable[[Any], str]
+    binary: Callable[[Any], Binary]
 
-    first: tuple[KernelSource | None, ...] = (None,)
 
-    def __init__(self, target: str):
-        self.target, self.version = target, build.find_compiler().version
-
-    def digest(self, kernel: KernelSource | None) -> str:
-        return shipped.library_digest(kernel, self.target)
-
-    def binary(self, kernel: KernelSource | None) -> Binary:
+def host_compiler(target: str) -> Compiler:
+    def binary(kernel: KernelSource | None) -> Binary:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "library.so"
-            shipped.compile_library(kernel, self.target, output)
+            shipped.compile_library(kernel, target, output)
             return "runtime" if kernel is None else kernel.source, output.read_bytes(), {}
 
+    return Compiler(build.find_compiler().version, lambda kernel: shipped.library_digest(kernel, target), binary)
 
-class CudaCompiler:
-    """Compiles images for one architecture of GPUs; attributes as of `HostCompiler`."""
 
-    first: tuple[KernelSource | None, ...] = ()
+def cuda_compiler(target: str) -> Compiler:
+    if (path := find_library()) is None:
+        raise BackendUnavailable(f"{target} needs NVRTC; pip install nvidia-cuda-nvrtc-cu12")
+    library = NvrtcLibrary(path)
+    version = ".".join(map(str, library.getVersion()))
+    if int(target.removeprefix("sm_")) not in library.getSupportedArchs():
+        raise BackendUnavailable(f"NVRTC {version} does not compile for {target}; install a newer one")
 
-    def __init__(self, target: str):
-        path = find_library()
-        if path is None:
-            raise BackendUnavailable(f"{target} needs NVRTC; pip install nvidia-cuda-nvrtc-cu12")
-        self._nvrtc, self.target = NvrtcLibrary(path), target
-        self.version = ".".join(map(str, self._nvrtc.getVersion()))
-        if int(target.removeprefix("sm_")) not in self._nvrtc.getSupportedArchs():
-            raise BackendUnavailable(f"NVRTC {self.version} does not compile for {target}; install a newer one")
-
-    def digest(self, kernel: KernelSource) -> str:
-        return nvrtc.content_digest(kernel, self.target)
-
-    def binary(self, kernel: KernelSource) -> Binary:
-        image, compiled, _ = nvrtc.compile_source(self._nvrtc, [kernel], self.target)
+    def binary(kernel: KernelSource) -> Binary:
+        image, compiled, _ = nvrtc.compile_source(library, [kernel], target)
         return kernel.source, image, nvrtc.described(compiled)
+
+    return Compiler(version, lambda kernel: nvrtc.content_digest(kernel, target), binary)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -128,8 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
         for target in options.targets:
             started = time.perf_counter()
             path = build_archive(target, kernels, options.into, options.jobs)
-            seconds = time.perf_counter() - started
-            size = path.stat().st_size / 1e6
+            size, seconds = path.stat().st_size / 1e6, time.perf_counter() - started
             print(f"{path.name}: {len(kernels)} kernels, {size:.1f} MB, {seconds:.0f} s", flush=True)
     except (BackendUnavailable, KernelCompilationError) as error:
         print(error, file=sys.stderr)

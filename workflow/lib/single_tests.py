@@ -11,7 +11,6 @@ from workflow.lib.experiments import combinations
 from workflow.lib.searches import Config
 
 DIMENSIONS = ("samples", "permutations", "set_size", "k_cmi")
-
 SEED = 0  # the seed with which the tests are drawn
 
 
@@ -29,9 +28,7 @@ def table_cases(
     table: Config, tests: Config, parameters: Config, folder: Path
 ) -> tuple[list[list[Case]], dict[str, str]]:
     """Return groups of cases with equal varied values, whose problems the folder keeps, and the source by samples.
-
-    `tests` is ``ci_tests`` of the config, and `parameters` are those of the problem that no table varies.
-    """
+    `tests` is ``ci_tests`` of the config, and `parameters` are those of the problem that no table varies."""
     listed = table["samples"] if isinstance(table["samples"], list) else [table["samples"]]
     drawn = {}
     for n in listed:

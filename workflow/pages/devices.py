@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from gpupc_impl.core.orientation import orient
@@ -20,11 +20,9 @@ from gpupc_impl.reporting.runs import STALE, Source, VerifiedRecord, in_grid, lo
 from gpupc_impl.verification.accuracy import dag_of_edges, structural_hamming_distance, with_arrows
 
 PLACE = "<!-- the table of all devices -->"  # the comment in docs/devices.md that the table and the plots replace
-
 WHERE = {"cuda": "GPU", "host": "kernels on cores", "cpu": "reference on cores"}
+# The columns that have a list of values above the table, by which rows are chosen.
 FILTERED = ("data set", "method", "device", "ran on", "division")
-"""The columns that have a list of values above the table, by which rows are chosen."""
-
 MARKERS = "osD^vP*X"  # the markers of devices in the plots, in the order of their names
 
 
@@ -90,47 +88,38 @@ def content(shown: Sequence[Row]) -> str:
         if any(timed):
             stale = f"{sum(timed):,} of {len(timed):,} times ({STALE})"
             parts.append(f"<p>{html.escape(device)}: {stale} are those of code that has changed since.</p>")
-    lines = [_cells(row) for row in shown]
+    lines = list(map(_cells, shown))
     head = "".join(f"<th{' data-filter' * (name in FILTERED)}>{name}</th>" for name in lines[0]) if lines else ""
-    body = "\n".join(f"<tr>{''.join(map(_html, line.values()))}</tr>" for line in lines)
+    body = "\n".join(f"<tr>{''.join(line.values())}</tr>" for line in lines)
     table = f'<table class="listing"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>'
     parts.append(f'<div class="scroll">{table}</div>')
     return "\n".join([*parts, *_plots(shown), '<script src="devices.js" defer></script>'])
 
 
-class Cell(NamedTuple):
-    """A cell of the table: its text, the number by which it is sorted, last without one, and the file it leads to."""
-
-    text: str
-    value: float | None = None
-    link: str = ""
-    is_number: bool = True
-
-
-def _cells(row: Row) -> dict[str, Cell]:
+def _cells(row: Row) -> dict[str, str]:
+    """Return the cells of a row of the table, by column."""
     run, samples = row.run, (row.run.problem or {}).get("n_samples")
     late = run.status == "timeout" and run.limits.time_s
     text = f"{number(run.median)}{f' {STALE}' * run.stale}" if run.median else status_word(run.status)
     return {
-        "data set": Cell(run.dataset, is_number=False),
-        "method": Cell(label(run.setting), is_number=False),
-        "seconds": Cell(f"> {number(late)}" if late else text, run.median or late or None, row.link),
-        "device": Cell(row.device, is_number=False),
-        "ran on": Cell(WHERE[run.backend], is_number=False),
-        "division": Cell(row.division or "–", is_number=False),
-        "SHD": Cell(count(row.distance), row.distance, row.link * (row.distance is not None)),
-        "edges": Cell(count(run.edges), run.edges),
-        "variables": Cell(count(row.variables), row.variables),
-        "samples": Cell(count(samples), samples),
-        "commit": Cell(run.commit or "–", is_number=False),
+        "data set": f"<td>{html.escape(run.dataset)}</td>",
+        "method": f"<td>{html.escape(label(run.setting))}</td>",
+        "seconds": _number(f"> {number(late)}" if late else text, run.median or late or None, row.link),
+        "device": f"<td>{html.escape(row.device)}</td>",
+        "ran on": f"<td>{WHERE[run.backend]}</td>",
+        "division": f"<td>{row.division or '–'}</td>",
+        "SHD": _number(count(row.distance), row.distance, row.link * (row.distance is not None)),
+        "edges": _number(count(run.edges), run.edges),
+        "variables": _number(count(row.variables), row.variables),
+        "samples": _number(count(samples), samples),
+        "commit": f"<td>{html.escape(run.commit or '–')}</td>",
     }
 
 
-def _html(cell: Cell) -> str:
-    inner = html.escape(cell.text)
-    inner = f'<a href="{quote(cell.link)}">{inner}</a>' if cell.link else inner
-    sorted_by = f' class="number" data-value="{1e300 if cell.value is None else cell.value:.17g}"' * cell.is_number
-    return f"<td{sorted_by}>{inner}</td>"
+def _number(text: str, value: float | None, link: str = "") -> str:
+    """Return a cell with a link to a file, sorted by a number, without one last."""
+    inner = f'<a href="{quote(link)}">{html.escape(text)}</a>' if link else html.escape(text)
+    return f'<td class="number" data-value="{1e300 if value is None else value:.17g}">{inner}</td>'
 
 
 def _plots(shown: Sequence[Row]) -> Iterator[str]:

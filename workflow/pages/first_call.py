@@ -13,14 +13,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpupc_impl.backends import backend_class
 from gpupc_impl.reporting.tables import markdown
 from workflow.pages.recorded import replace
 
-SEARCHES: Mapping[str, str] = {
+SEARCHES = {
     "gaussian, 1000 x 100": "skeleton(numbers(1000, 100), backend=backend)",
     "discrete, 1000 x 40": "skeleton((numbers(1000, 40) > 0).astype(np.uint8), family='discrete', backend=backend)",
     "nonlinear, 500 x 10": "skeleton(numbers(500, 10), family='nonlinear', backend=backend)",
@@ -65,8 +65,7 @@ def seconds(backend: str, call: str, shipped: Path | None) -> list[float]:
         environment = {**os.environ, **places, "GPUPC_SHIPPED_DIR": archives}
         command = [sys.executable, "-c", PROGRAM, backend, call]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    times: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return times
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def row(backend: str, call: str, shipped: Path | None, repeats: int) -> list[str]:

@@ -7,10 +7,9 @@ are listed under `MORE`. The page of all devices gets its table and plots, and e
 from __future__ import annotations
 
 import functools
+import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -32,20 +31,15 @@ OUTSIDE = {
 """The files of the repository outside docs to which pages lead, by path, and their names in the site."""
 
 MORE = "More"
-
 HEADLINES = "<!-- the headlines of README.md -->"  # the comment in docs/index.md that the headlines replace
-
-WIDE = ("devices.md", "recorded.md")
-"""The pages whose tables take the width of the site, without a list of pages beside them."""
-
-_LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
-"""The path in a Markdown link to a file of the repository."""
+WIDE = ("devices.md", "recorded.md")  # the pages whose tables take the width of the site, without a list of pages
+LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")  # the path in a Markdown link to a file of the repository
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Append the pages that the navigation omits to its end."""
     docs = Path(config.docs_dir)
-    placed = set(_paths(config.nav))
+    placed = set(re.findall(r'"([^"]+\.md)"', json.dumps(config.nav, ensure_ascii=False)))  # at any depth
     unplaced = sorted(name for path in docs.rglob("*.md") if (name := path.relative_to(docs).as_posix()) not in placed)
     if unplaced:
         config.nav = [*config.nav, {MORE: unplaced}]
@@ -97,13 +91,4 @@ def _links(text: str, page: Path) -> str:
             return up + OUTSIDE[path]
         return up + path.removeprefix("docs/") if path.startswith("docs/") else link[1]
 
-    return _LINK.sub(in_site, text)
-
-
-def _paths(nav: Any) -> Iterator[str]:
-    """Yield the pages that a navigation names, at any depth."""
-    for item in nav if isinstance(nav, list) else nav.values() if isinstance(nav, dict) else [nav]:
-        if isinstance(item, str):
-            yield item
-        else:
-            yield from _paths(item)
+    return LINK.sub(in_site, text)

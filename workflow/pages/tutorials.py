@@ -33,25 +33,22 @@ FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
 STYLE = {
     **{"figure.dpi": 100, "savefig.dpi": 160, "figure.constrained_layout.use": True, "font.size": 9},
     **{"axes.spines.top": False, "axes.spines.right": False},
-}
-"""The settings of matplotlib in a tutorial that differ from its defaults."""
+}  # the settings of matplotlib in a tutorial that differ from its defaults
 
 
 def page(script: Path, pictures: Path) -> str:
     """Run a script, draw its pictures into a folder, and return its page, or raise DatasetUnavailable."""
     space: dict[str, Any] = {"__name__": script.stem}
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
-    others = set(plt.get_fignums())
     with _registered_addresses(), matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **STYLE}):
         for is_text, source, line in _cells(script.read_text(encoding="utf-8")):
             if is_text:
                 parts.append(source)
                 continue
             parts.append(f"```python\n{source}\n```")
-            printed = _run(source, line, script, space)
-            if printed:
+            if printed := _run(source, line, script, space):
                 parts.append(f"```text\n{printed}\n```")
-            for number in sorted(set(plt.get_fignums()) - others):
+            for number in plt.get_fignums():
                 figure, drawn = plt.figure(number), drawn + 1
                 try:
                     parts.append(_picture(figure, pictures / f"{script.stem}-{drawn}.png"))
@@ -108,17 +105,15 @@ def _picture(figure: Figure, path: Path) -> str:
 def main(names: list[str]) -> int:
     """Write the pages of some scripts, or of all; returns 1 if data are not available and a page stays unchanged."""
     missing = 0
-    for script in sorted(FOLDER.glob("*.py")):
-        if names and script.stem not in names:
-            continue
+    for script in sorted(path for path in FOLDER.glob("*.py") if not names or path.stem in names):
         try:
             content = page(script, FOLDER)
         except DatasetUnavailable as error:
             print(f"{script.name}: left as it is: {error}", file=sys.stderr)
             missing = 1
-            continue
-        script.with_suffix(".md").write_text(content, encoding="utf-8")
-        print(f"written: {script.with_suffix('.md').relative_to(FOLDER.parents[1])}")
+        else:
+            script.with_suffix(".md").write_text(content, encoding="utf-8")
+            print(f"written: {script.with_suffix('.md').relative_to(FOLDER.parents[1])}")
     return missing
 
 

@@ -101,8 +101,6 @@ def code_of(script, entry=None, family=False):
 
 
 # --- files -------------------------------------------------------------------------------------------------------------
-
-
 def matrices_of(datasets):
     """Return the files with the correlation matrices of large problems; none for other problems."""
     return [f"results/problems/{dataset}.npy" for dataset in datasets if dataset in LARGE]
@@ -122,8 +120,6 @@ def records_to_verify(wildcards):
 
 
 # --- resources of a cluster's nodes ------------------------------------------------------------------------------------
-
-
 def limits_of_job(name):
     job = JOBS[name]
     return resources_of_searches(job.settings, len(job.datasets), job.repeats, *LIMITS)
@@ -141,8 +137,6 @@ def limits_of_timeline(dataset):
 
 
 # --- tables and figures ------------------------------------------------------------------------------------------------
-
-
 def in_report(path):
     """Mark the file of a table or figure that Snakemake's report includes."""
     return report(
@@ -151,11 +145,6 @@ def in_report(path):
         category=lambda wildcards: entries()[wildcards.name].paper,
         labels=lambda wildcards: {"result": entries()[wildcards.name].title},
     )
-
-
-def code_of_output(wildcards):
-    make = entries()[wildcards.name].make
-    return digest("workflow/scripts/make_output.py", make.__module__, named=False)
 
 
 @cache

@@ -33,7 +33,7 @@ if differing:
     lines += [f"unexplained differences; see {' and '.join(files.verification)}", *differing]
 if failed:
     lines += [f"{len(failed)} settings failed; their records say more:", *failed]
-if not any(row["status"] not in ("not-run", "") for row in rows):
+if all(row["status"] in ("not-run", "") for row in rows):
     failed.append("no setting has an answer")
     lines += failed[-1:]
 lines += [] if differing or failed else ["every skeleton is verified"]

@@ -8,7 +8,6 @@ from workflow.lib.jobs import end_with_parent, own_cores
 from workflow.lib.plan import Plan
 
 end_with_parent()
-
 config = snakemake.config
 searches = Plan(config).searches(snakemake.wildcards.family)
 # Measurements wait for these kernels. At the beginning a GPU's cores are free, while the others prepare all problems.

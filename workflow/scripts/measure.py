@@ -1,7 +1,5 @@
-"""Measures settings side by side, on one data set after another; each setting leaves a record.
-
-A setting that is not measured on a data set has a record with the reason.
-"""
+"""Measures settings side by side, on one data set after another; each setting leaves a record, also one that is not
+measured on a data set, with the reason."""
 
 from pathlib import Path
 
@@ -31,9 +29,7 @@ with measuring(snakemake) as (bench, show):
             store=Path(params.store),
             **{name: timing[name] for name in ("repeats", "long_run_s", "side_by_side")},
         )
-        records = measure_side_by_side(
-            request, bench, progress=lambda event, dataset=dataset: show(f"{dataset}: {event}")
-        )
+        records = measure_side_by_side(request, bench, progress=lambda event, name=dataset: show(f"{name}: {event}"))
         outcomes[dataset] = {name: {"status": each.status, "why": each.why} for name, each in records.items()}
 
 save_json(outcomes, Path(snakemake.output[0]))

@@ -7,7 +7,6 @@ from workflow.lib.jobs import end_with_parent
 from workflow.lib.problems import get, read, write_problem
 
 end_with_parent()
-
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
 name, params, out = snakemake.wildcards.dataset, snakemake.params, snakemake.output

@@ -15,7 +15,6 @@ from workflow.lib.searches import in_bytes
 COLUMNS = ("level", "block", "step", "stream", "start_s", "end_s")
 
 end_with_parent()
-
 sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
 config, files, out = snakemake.params, snakemake.input, snakemake.output[0]

@@ -11,11 +11,9 @@ sys.stderr = sys.stdout = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM1
 
 captions = snakemake.params.captions
 shown = [entry for name, entry in entries().items() if name in captions]
-claims = {
-    paper: read_csv(entry.outputs()["csv"]) for entry in shown for paper in CLAIMS if entry.name == f"{paper}_claims"
-}
-table = headlines(claims, read_csv(snakemake.input.reported))
 files = {entry.name: entry.outputs() for entry in shown}
+claims = {paper: read_csv(files[f"{paper}_claims"]["csv"]) for paper in sorted(CLAIMS) if f"{paper}_claims" in files}
+table = headlines(claims, read_csv(snakemake.input.reported))
 state = outcome(read_csv(snakemake.input.records), read_csv(snakemake.input.verification))
 write_text(snakemake.output[0], report_page(state, snakemake.params.introduction, table, shown, captions, files))
 print(f"{state[1]} Open {snakemake.output[0]}")

@@ -9,7 +9,6 @@ from gpupc_impl.verification.yardstick import read_samples
 from workflow.lib.jobs import end_with_parent
 
 end_with_parent()
-
 sys.stdout = sys.stderr = open(snakemake.log[0], "w", buffering=1)  # noqa: SIM115
 
 rows = []

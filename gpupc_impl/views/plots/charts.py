@@ -13,8 +13,7 @@ def degrees(result: Result) -> Axes:
     counts = np.bincount(degrees_of(result))
     with drawing(None, (3.6, 2.3)) as axes:
         axes.bar(range(len(counts)), counts, width=0.8, color=COLOURS["directed"])
-        axes.set_xlabel("neighbours")
-        axes.set_ylabel("variables")
+        axes.set(xlabel="neighbours", ylabel="variables")
         axes.grid(axis="y")
         axes.xaxis.get_major_locator().set_params(integer=True)
     return axes
@@ -28,9 +27,7 @@ def edges_against_alpha(alphas: Sequence[float], edges: Sequence[int], ax: Axes 
         if len(alphas) <= 8:
             axes.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
             axes.xaxis.minorticks_off()
-        axes.set_xlabel("alpha")
-        axes.set_ylabel("edges")
-        axes.set_ylim(0, 1.12 * max(*edges, 1))
+        axes.set(xlabel="alpha", ylabel="edges", ylim=(0, 1.12 * max(*edges, 1)))
         axes.grid(axis="y")
         axes.set_title(title, parse_math=False)
         style = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "size": 7, "color": LINE}

@@ -12,24 +12,25 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
 from gpupc_impl.integers import ceil_div
-from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_name, shown_names
+from gpupc_impl.views.plots import BOX, COLOURS, LINE, Axes, drawing, shown_name
 from gpupc_impl.views.plots.heatmap import heatmap
 from gpupc_impl.views.plots.layout import places
 from gpupc_impl.views.result import LOOKS, Result, degrees_of, edges_of, numbered_edges, skeleton_of
 
 MAX_NODES = 100  # the upper bound on the variables with an edge that are drawn as boxes
-
+EXCERPT_NODES = 50  # the upper bound on the variables that are drawn around a hub
+MAX_ISOLATED = 30  # the upper bound on the variables without an edge that are listed below a graph
+# In inches, the height of a box, the width of a letter in it, and the width of a box beyond that of its letters.
 ROW, LETTER, MARGIN = 0.24, 0.072, 0.16
-"""The height of a box, the width of a letter in it, and the width of a box beyond that of its letters, in inches."""
-
 LABEL = 0.4  # the additional length in inches of edges that have labels
+ROUNDING = 0.05  # the radius of a box's corners, in inches
+GAP = 0.06  # the room for a circle between a box and the end of an edge, in inches
 WIDEST = 15.0  # the upper bound on the sides of a figure, in inches; a larger graph is scaled down
 COLUMNS = 3  # of a legend
-MAX_ISOLATED = 30  # the upper bound on the variables without an edge that are listed below a graph
-
 CIRCLES = {kind: tuple(map(int, look["circles"].split())) for kind, look in LOOKS.items()}
-WIDTHS = 0.6, 3.0  # the line widths in points for the frequencies 0 and 1
-EXCERPT_NODES = 50  # the upper bound on the variables that are drawn around a hub
+CURVE_POINTS = 257  # of an edge
+# The ratios of the height of an edge's arc to its length, in the order in which they are tried.
+BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
 
 
 class DrawnEdge(NamedTuple):
@@ -56,17 +57,13 @@ def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, 
 def frequencies(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
     """Draw the edges of `Bootstrap.to_frame` as a graph."""
     number = {name: k for k, name in enumerate(names)}
-    thin, thick = WIDTHS
-    drawn_edges = [
-        DrawnEdge(
-            number[row.source],
-            number[row.target],
-            "directed" if row.directed > row.frequency / 2 else "undirected",
-            thin + (thick - thin) * row.frequency,
-            f"{row.frequency:.0%}" if row.frequency < 1 else "",
-        )
-        for row in edges.itertuples(index=False)
-    ]
+    thin, thick = 0.6, 3.0  # the line widths in points for the frequencies 0 and 1
+    drawn_edges = []
+    for row in edges.itertuples(index=False):
+        kind = "directed" if row.directed > row.frequency / 2 else "undirected"
+        label = f"{row.frequency:.0%}" if row.frequency < 1 else ""
+        width = thin + (thick - thin) * row.frequency
+        drawn_edges.append(DrawnEdge(number[row.source], number[row.target], kind, width, label))
     return draw(names, drawn_edges, ax, title)
 
 
@@ -103,10 +100,9 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     connected = sorted({end for edge in edges for end in edge[:2]})
     number = {node: k for k, node in enumerate(connected)}
     edges = [edge._replace(source=number[edge.source], target=number[edge.target]) for edge in edges]
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(len(connected)))
+    graph = networkx.empty_graph(len(connected))
     graph.add_edges_from(edge[:2] for edge in edges)
-    labels = shown_names([names[node] for node in connected])
+    labels = [shown_name(names[node]) for node in connected]
     boxes = np.array([(LETTER * len(label) + MARGIN, ROW) for label in labels]).reshape(-1, 2)
     arrows = [edge[:2] for edge in edges if edge.kind in ("directed", "circle-arrow")]
     centres, routes = places(graph, arrows, boxes, LABEL if any(edge.label for edge in edges) else 0.0)
@@ -120,18 +116,26 @@ def draw(names: Sequence[str], edges: Sequence[DrawnEdge], ax: Axes | None, titl
     legend_rows = ceil_div(len(kinds), COLUMNS) if len(kinds) > 1 else 0
     below = 0.15 * note.count("\n") + 0.2 * max(0, legend_rows - 1)
     with drawing(ax, (size[0] + 0.1, size[1] + 0.75 + below)) as axes:
-        axes.set(xticks=[], yticks=[], aspect="equal")
+        axes.set(xticks=[], yticks=[], xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
         axes.spines[:].set_visible(False)
-        axes.set_xlim(low[0], high[0])
-        axes.set_ylim(low[1], high[1])
         width = axes.get_window_extent().width / axes.figure.dpi if ax is not None else size[0]
         font_size = 8 * min(1.0, width / (high - low)[0])
         for edge, curve in zip(edges, curves, strict=True):
             _draw_edge(axes, edge, curve, centres, boxes)
         for label, centre, box in zip(labels, centres, boxes, strict=True):
-            _draw_box(axes, label, centre, box, font_size)
+            corner, shape = centre - box / 2 + ROUNDING, f"round,pad={ROUNDING}"
+            style = {"boxstyle": shape, "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
+            axes.add_patch(FancyBboxPatch(corner, *(box - 2 * ROUNDING), **style))
+            axes.text(*centre, label, ha="center", va="center", size=font_size, zorder=4, parse_math=False)
         axes.set_title(title, parse_math=False)
-        _legend(axes, kinds)
+        if len(kinds) > 1:
+            lines = [
+                Line2D([], [], color=COLOURS[kind], ls="--" if kind == "conflict" else "-", lw=1.2, label=kind)
+                for kind in COLOURS
+                if kind in kinds
+            ]
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncols": COLUMNS}
+            axes.legend(handles=lines, frameon=False, fontsize=7.5, **place)
         if note:
             axes.set_xlabel(note, size=7.5, color=LINE, parse_math=False, labelpad=7 + 13 * legend_rows)
     return axes
@@ -141,17 +145,9 @@ def _isolated_note(names: Sequence[str], width: float) -> str:
     """The text about variables without an edge, in lines for a width in inches; empty if there are none."""
     if not names:
         return ""
-    shown = ", ".join(shown_names(names[:MAX_ISOLATED]))
+    shown = ", ".join(map(shown_name, names[:MAX_ISOLATED]))
     more = f", … ({len(names):,} in all)" if len(names) > MAX_ISOLATED else ""
     return textwrap.fill(f"without an edge: {shown}{more}", max(int(width / 0.062), 40))
-
-
-def _draw_box(axes: Axes, label: str, centre: np.ndarray, box: np.ndarray, font_size: float) -> None:
-    corner, rounding = centre - box / 2, 0.05
-    inner = (*(corner + rounding), *(box - 2 * rounding))
-    style = {"boxstyle": f"round,pad={rounding}", "fc": BOX, "ec": LINE, "lw": 0.7, "zorder": 3}
-    axes.add_patch(FancyBboxPatch(inner[:2], *inner[2:], **style))
-    axes.text(*centre, label, ha="center", va="center", size=font_size, zorder=4, parse_math=False)
 
 
 def _edge_curve(edge: DrawnEdge, route: np.ndarray | None, centres: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -168,32 +164,16 @@ def _draw_edge(axes: Axes, edge: DrawnEdge, curve: np.ndarray, centres: np.ndarr
     start = _points_inside(curve, centres[source], boxes[source] + gaps[0])
     stop = _points_inside(curve[::-1], centres[target], boxes[target] + gaps[1])
     points = curve[start : len(curve) - stop] if start + stop < len(curve) - 1 else curve
-    axes.add_patch(
-        FancyArrowPatch(
-            path=Path(points),
-            arrowstyle=LOOKS[edge.kind]["arrow"],
-            mutation_scale=8 + edge.width,
-            lw=edge.width,
-            ls=(0, (4, 2.5)) if edge.kind == "conflict" else "-",
-            color=COLOURS[edge.kind],
-            joinstyle="miter",
-            zorder=2,
-        )
-    )
+    dashes = (0, (4, 2.5)) if edge.kind == "conflict" else "-"
+    style = {"mutation_scale": 8 + edge.width, "lw": edge.width, "ls": dashes, "color": COLOURS[edge.kind]}
+    arrow = LOOKS[edge.kind]["arrow"]
+    axes.add_patch(FancyArrowPatch(path=Path(points), arrowstyle=arrow, joinstyle="miter", zorder=2, **style))
     for end in CIRCLES[edge.kind]:
         axes.plot(*points[end], marker="o", ms=4.5, mfc="white", mec=COLOURS[edge.kind], mew=edge.width, zorder=2.6)
     if edge.label:
         background = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
         style = {"size": 6.5, "color": COLOURS[edge.kind], "bbox": background, "zorder": 2.5}
         axes.text(*points[len(points) // 2], edge.label, ha="center", va="center", parse_math=False, **style)
-
-
-GAP = 0.06  # the room for a circle between a box and the end of an edge, in inches
-
-CURVE_POINTS = 257  # of an edge
-
-BENDS = (0.0, 0.15, -0.15, 0.3, -0.3, 0.5, -0.5)
-"""The ratios of the height of an edge's arc to its length, in the order in which they are tried."""
 
 
 def _curve(start: np.ndarray, end: np.ndarray, bend: float) -> np.ndarray:
@@ -230,15 +210,3 @@ def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray)
         if not crossed[-1]:
             break
     return BENDS[int(np.argmin(crossed))]
-
-
-def _legend(axes: Axes, kinds: set[str]) -> None:
-    """Draw a legend below a graph with edges of several kinds."""
-    if len(kinds) < 2:
-        return
-    lines = [
-        Line2D([], [], color=COLOURS[kind], ls="--" if kind == "conflict" else "-", lw=1.2, label=kind)
-        for kind in COLOURS
-        if kind in kinds
-    ]
-    axes.legend(handles=lines, loc="upper center", bbox_to_anchor=(0.5, 0), frameon=False, fontsize=7.5, ncols=COLUMNS)

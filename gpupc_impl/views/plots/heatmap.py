@@ -12,14 +12,11 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing, shown_names
+from gpupc_impl.views.plots import COLOURS, LINE, Axes, drawing, shown_name
 from gpupc_impl.views.plots.layout import communities
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
 
 MAX_NAMED = 60  # the upper bound on the rows of a matrix whose rows and columns have names
-
-
-SHADES = "Blues"  # the colour map of matplotlib for frequencies
 
 
 def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None) -> Axes:
@@ -39,7 +36,7 @@ def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None)
 def frequencies(names: Sequence[str], edges: pandas.DataFrame, ax: Axes | None, title: str) -> Axes:
     """Draw the frequencies of `Bootstrap.to_frame` as a matrix of shades."""
     number = {name: k for k, name in enumerate(names)}
-    shades = colormaps[SHADES]
+    shades = colormaps["Blues"]
     graph = networkx.Graph()
     cells = []
     for row in edges.itertuples(index=False):
@@ -68,20 +65,18 @@ def draw_cells(
     inches = float(np.clip(0.16 * size, 2.5, 7.5))
     named = size <= MAX_NAMED
     with drawing(ax, (inches + 0.9, inches + 0.9 + 0.25 * bool(legend))) as axes:
-        axes.set_xlim(-0.5, max(size, 1) - 0.5)
-        axes.set_ylim(max(size, 1) - 0.5, -0.5)
-        axes.set_aspect("equal")
+        axes.set(xlim=(-0.5, max(size, 1) - 0.5), ylim=(max(size, 1) - 0.5, -0.5), aspect="equal")
         side = max(1.0, size / 250)  # A cell narrower than a third of a millimetre would not be visible.
         squares = [Rectangle((place[j] - side / 2, place[i] - side / 2), side, side) for i, j, _ in cells]
         colours = [colour for _, _, colour in cells]
         axes.add_collection(PatchCollection(squares, facecolors=colours, lw=0, rasterized=not named))
         start = 0
         for group in groups:
-            frame = Rectangle((start - 0.5, start - 0.5), len(group), len(group), fill=False, ec=LINE, lw=0.6)
-            axes.add_patch(frame)
+            corner = (start - 0.5, start - 0.5)
+            axes.add_patch(Rectangle(corner, len(group), len(group), fill=False, ec=LINE, lw=0.6))
             start += len(group)
         if named:
-            labels = shown_names([names[node] for node in order], 16)
+            labels = [shown_name(names[node], 16) for node in order]
             font = {"size": 7, "parse_math": False}
             axes.set_xticks(range(size), labels, rotation=90, **font)
             axes.set_yticks(range(size), labels, **font)

@@ -6,20 +6,16 @@ import networkx
 import numpy as np
 
 GAP = 0.3, 0.26  # the horizontal and vertical distances between boxes, in inches
-
 MOST_IN_LAYERS = 30  # the most nodes of a component in layers, since a larger one would be too wide
-
 LAYER = 0.35  # the additional distance between layers, in inches
 SWEEPS = 24  # the number of passes through the layers that move each box to the middle of its neighbours
 ROUNDS = 300  # the upper bound on the rounds in which overlapping boxes are pushed apart
+CELL = 0.2  # the width in inches of a cell of the grid on which components are packed
 
 
 def communities(graph: networkx.Graph) -> list[list[int]]:
-    """Return the nodes by community, in descending order of size.
-
-    Communities are found by Louvain's method with a fixed seed; inside a community, the reverse Cuthill-McKee order
-    places neighbours near each other.
-    """
+    """Return the nodes by community, in descending order of size. Communities are found by Louvain's method with a
+    fixed seed; inside a community, the reverse Cuthill-McKee order places neighbours near each other."""
     if not graph:
         return []
     groups = networkx.community.louvain_communities(graph, weight="weight", seed=0)
@@ -32,14 +28,10 @@ def places(
 ) -> tuple[np.ndarray, dict[tuple[int, int], np.ndarray]]:
     """Return the centres, (k, 2), of the nodes 0 to k - 1, whose boxes have (k, 2) widths and heights, and the points
     that an edge i < j between layers passes from i to j; y points upwards. Edges are longer by `extra` inches, as room
-    for labels.
-
-    Each connected component is laid out on its own, by the springs of Kamada and Kawai or, if it is small and has
-    arrows, in layers, so that they point down. Then the components are packed.
-    """
+    for labels. Each connected component is laid out on its own, by the springs of Kamada and Kawai or, if it is small
+    and has arrows, in layers, so that they point down. Then the components are packed."""
     gap = np.array([GAP[0] + extra, GAP[1] + 0.6 * extra])
-    layer, routes, whole = _layers(graph, arrows), {}, networkx.Graph()
-    whole.add_nodes_from(range(len(boxes)))
+    layer, routes, whole = _layers(graph, arrows), {}, networkx.empty_graph(len(boxes))
     for i, j in sorted(map(sorted, graph.edges)):  # in ascending order, so that equal graphs have equal pictures
         between = range(layer[i], layer[j], 1 if layer[i] < layer[j] else -1)[1:]  # the layers that the edge crosses
         routes[i, j] = [i, *range(len(layer), len(layer) + len(between)), j]
@@ -51,7 +43,7 @@ def places(
     for component in components:
         own = whole.subgraph(component)
         if len(component) > 1:
-            centres[component] = _by_springs(own, component, boxes[component], gap, extra)
+            centres[component] = _springs(own, component, boxes[component], gap, extra)
         if len({layer[node] for node in component}) > 1:
             _move_to_layers(own, layer, centres, boxes, gap)
     _pack(components, centres, boxes, sorted(map(sorted, whole.edges)))
@@ -65,13 +57,9 @@ def places(
 
 
 def _layers(graph: networkx.Graph, arrows: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the layer of each node, below those of its arrows' tails, and 0 in a component that has no layers.
-
-    Edges without arrows are between layers, too. Arrows in a cycle have no layers.
-    """
-    tails, down = networkx.DiGraph(), networkx.DiGraph()
-    for directed in (tails, down):
-        directed.add_nodes_from(range(len(graph)))
+    """Return the layer of each node, below those of its arrows' tails, and 0 in a component that has no layers. Edges
+    without arrows are between layers, too. Arrows in a cycle have no layers."""
+    tails, down = (networkx.empty_graph(len(graph), networkx.DiGraph) for _ in range(2))
     tails.add_edges_from(arrows)
     if not networkx.is_directed_acyclic_graph(tails):
         return [0] * len(graph)
@@ -105,9 +93,7 @@ def _move_to_layers(
         centres[nodes, 1] = -number * (boxes[:, 1].max() + gap[1] + LAYER)
 
 
-def _by_springs(
-    graph: networkx.Graph, nodes: list[int], boxes: np.ndarray, gap: np.ndarray, extra: float
-) -> np.ndarray:
+def _springs(graph: networkx.Graph, nodes: list[int], boxes: np.ndarray, gap: np.ndarray, extra: float) -> np.ndarray:
     """Return the centres of the boxes of a component."""
     positions = networkx.kamada_kawai_layout(graph, pos=networkx.circular_layout(nodes))
     centres = np.array([positions[node] for node in nodes])
@@ -136,14 +122,10 @@ def _apart(centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray) -> np.ndarra
             break
         for i, j in np.argwhere(overlapping):
             axis = int(np.argmin(overlap[i, j]))
-            sign = 1.0 if offsets[i, j, axis] >= 0 else -1.0
-            push = 0.5 * overlap[i, j, axis] * sign
+            push = 0.5 * overlap[i, j, axis] * (1.0 if offsets[i, j, axis] >= 0 else -1.0)
             centres[i, axis] += push
             centres[j, axis] -= push
     return centres
-
-
-CELL = 0.2  # the width in inches of a cell of the grid on which components are packed
 
 
 def _pack(

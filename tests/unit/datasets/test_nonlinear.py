@@ -62,7 +62,7 @@ def test_functions_weights_and_signs():
     weights = np.concatenate([node.weights for node in nodes])
     expected = functions.size / 3
     assert ((np.bincount(functions, minlength=3) - expected) ** 2 / expected).sum() < stats.chi2.isf(1e-4, 2)
-    assert [function.__name__ for function in FUNCTIONS] == ["linear", "quadratic", "tanh"]
+    assert [function.__name__ for function in FUNCTIONS] == ["positive", "square", "tanh"]
     assert np.abs(weights).min() >= 0.5
     assert np.abs(weights).max() <= 1.0
     assert stats.kstest(np.abs(weights), "uniform", args=(0.5, 0.5)).pvalue > 1e-4
