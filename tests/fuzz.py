@@ -95,8 +95,6 @@ def seeds(target: Target) -> list[bytes]:
     return target.seeds()
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
-
 WORDS = (
     "\xff , ; \" ' { } [ ] ( ) : - | nan inf -inf 1e400 null true -1 0 4294967296 1_0 &a *a <<: "
     "!!python/object:os.system !!int ? - {} [] \"\": \xc3\xa9 PK\x03\x04 \x93NUMPY 'descr': '|O' '<U1000000000' "
@@ -143,9 +141,6 @@ def _archive_damaged(chance: random.Random, content: bytes) -> bytes:
         for name, member in members:
             archive.writestr(name, member)
     return written.getvalue()
-
-
-# --- right files -----------------------------------------------------------------------------------------------------
 
 
 def written(write: Callable[[Path], None], name: str = "seed.npz") -> bytes:
@@ -259,9 +254,6 @@ def _records() -> list[bytes]:
     return sorted((json.dumps(record.to_json()).encode() for record in records), key=len)[:5]
 
 
-# --- readers of folders that hold several files ----------------------------------------------------------------------
-
-
 def _of_folder(name: str, read: Callable[[Path], Any], errors: Any, files: Callable[[], Mapping[str, bytes]]) -> Target:
     """Return the target whose reader gets a folder with one damaged file, that of this name."""
 
@@ -319,10 +311,8 @@ def _read_resample(folder: Path) -> None:
     assert (_bootstrapped(folder) == _resamples()[1]).all()
 
 
-OUTCOME, SHARD = (
-    {"tests": 3, "seconds": 0.5},
-    {"pairs": np.array([[0, 1]], np.int32), "sets": np.zeros((1, 2), np.int32)},
-)
+OUTCOME = {"tests": 3, "seconds": 0.5}
+SHARD = {"pairs": np.array([[0, 1]], np.int32), "sets": np.zeros((1, 2), np.int32)}
 
 
 def _shards() -> dict[str, bytes]:
@@ -341,51 +331,43 @@ TEXT = (".csv", ".tsv", ".csv.gz", ".csv.bz2", ".csv.xz")
 INPUT = (functools.partial(read_input, missing="drop-rows"), (DataError, InvalidProblem))
 
 
+_labels = functools.partial(read_table, form=TableFormat(row_names=True), kind="labels")
+_archive = functools.partial(np.savez, x=MATRIX, names=["a", "b", "c"])
+
+
+def _configs() -> list[bytes]:
+    return [(ROOT / "tests/workflow" / name).read_bytes() for name in ("tiny.yaml", "families.yaml")]
+
+
+def _single_tests() -> list[bytes]:
+    return sorted((path.read_bytes() for path in _recorded("tests/*.json")), key=len)[:5]
+
+
 def _encoded(*texts: str) -> Callable[[], list[bytes]]:
     return lambda: [text.encode() for text in texts]
 
 
 TARGETS: Mapping[str, Target] = {
     "csv": Target(read_numbers, (DataError,), TEXT, _encoded(*TABLES)),
-    "labels": Target(
-        lambda path: read_table(path, form=TableFormat(row_names=True), kind="labels"),
-        (DataError,),
-        TEXT,
-        _encoded(*TABLES),
-    ),
+    "labels": Target(_labels, (DataError,), TEXT, _encoded(*TABLES)),
     "table": Target(*INPUT, TEXT, _encoded(*WRITINGS)),
     "parquet": Target(*INPUT, (".parquet",), lambda: [written(FRAME.to_parquet, "seed.parquet")]),
     "xlsx": Target(*INPUT, (".xlsx",), lambda: [written(lambda path: FRAME.to_excel(path, index=False), "seed.xlsx")]),
     "knowledge": Target(BackgroundKnowledge.from_file, (InvalidProblem,), (".yaml",), _encoded(*KNOWLEDGE)),
     "npy": Target(read_numpy, (DataError,), (".npy",), _arrays),
-    "npz": Target(
-        read_npz,
-        (DataError,),
-        (".npz",),
-        lambda: [written(lambda path: np.savez(path, x=MATRIX, names=["a", "b", "c"]))],
-    ),
+    "npz": Target(read_npz, (DataError,), (".npz",), lambda: [written(_archive)]),
     "rdata": Target(read_rdata, (DataError,), (".rda", ".rda.gz", ".rda.bz2", ".rda.xz"), _workspaces),
     "bif": Target(
         lambda path: bif.read_bif(path.read_bytes(), "small"), (DataError,), (".bif", ".bif.gz"), _encoded(BIF)
     ),
-    "config": Target(
-        lambda path: check_config(read_config(path)),
-        (InvalidConfig,),
-        (".yaml",),
-        lambda: [(ROOT / "tests/workflow" / name).read_bytes() for name in ("tiny.yaml", "families.yaml")],
-    ),
+    "config": Target(lambda path: check_config(read_config(path)), (InvalidConfig,), (".yaml",), _configs),
     "dataset": Target(Dataset.load, (DataError, DatasetUnavailable), (".npz",), _datasets),
     "problem": Target(load_problem, (InvalidProblem,), (".npz",), _problems),
     "skeleton": Target(Skeleton.load, (InvalidSkeleton,), (".npz",), _results),
     "cpdag": Target(CPDAG.load, (InvalidSkeleton,), (".npz",), _results),
     "checkpoint": Target(lambda path: _checkpoint(path).load(), (InvalidProblem,), (".npz",), _checkpoints),
     "record": Target(Record.load, (InvalidRecord,), (".json",), _records),
-    "tests": Target(
-        load_tests,
-        (InvalidRecord,),
-        (".json",),
-        lambda: sorted((path.read_bytes() for path in _recorded("tests/*.json")), key=len)[:5],
-    ),
+    "tests": Target(load_tests, (InvalidRecord,), (".json",), _single_tests),
     **{name: _of_folder(name, _read_genotypes, (DataError,), lambda: GENOTYPES) for name in GENOTYPES},
     **{
         name: _of_folder(name, _read_published, (InvalidFolder,), _published)
@@ -395,9 +377,6 @@ TARGETS: Mapping[str, Target] = {
     "resample": _of_folder("000000.npz", _read_resample, (), lambda: _resamples()[0]),
     "bootstrap": _of_folder("bootstrap.json", _read_resample, (InvalidProblem,), lambda: _resamples()[0]),
 }
-
-
-# --- turns -----------------------------------------------------------------------------------------------------------
 
 
 class TooLong(BaseException):

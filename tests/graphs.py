@@ -1,9 +1,12 @@
 """Graphs for tests, and comparisons of skeletons."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas
 from hypothesis import strategies as st
 
 from gpupc_impl import SeparatingSets, Skeleton
@@ -17,6 +20,25 @@ def edges_to_adjacency(edges: Sequence[Sequence[int]] | np.ndarray, n_variables:
     return adjacency
 
 
+def random_dag(p: int, density: float, rng: np.random.Generator) -> np.ndarray:
+    """(p, p) bool in a random order of the variables."""
+    order = rng.permutation(p)
+    return np.triu(rng.random((p, p)) < density, 1)[np.ix_(order, order)]
+
+
+def causallearn_cpdag(dag: np.ndarray) -> Any:
+    """The CPDAG of a DAG by causal-learn."""
+    from causallearn.graph.Dag import Dag
+    from causallearn.graph.GraphNode import GraphNode
+    from causallearn.utils.DAG2CPDAG import dag2cpdag
+
+    nodes = [GraphNode(f"V{k}") for k in range(len(dag))]
+    graph = Dag(nodes)
+    for i, j in np.argwhere(dag):
+        graph.add_directed_edge(nodes[i], nodes[j])
+    return dag2cpdag(graph)
+
+
 def linear_samples(
     p: int, m: int = 100, density: float = 0.3, seed: int | np.random.Generator = 0, least: float = 0.3
 ) -> np.ndarray:
@@ -26,13 +48,22 @@ def linear_samples(
     return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
 
 
+def collider_chain(m: int) -> pandas.DataFrame:
+    """Samples of a -> c <- b, c -> d."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, m))
+    c = a + b + rng.normal(size=m)
+    return pandas.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=m)})
+
+
 def make_skeleton(
     p: int,
     edges: Iterable[Sequence[int]],
     sepsets: Mapping[tuple[int, int], Iterable[int]] | None = None,
     names: Sequence[str] | None = None,
+    **fields: Any,
 ) -> Skeleton:
-    """A skeleton with the given separating sets; pairs without one have the empty set."""
+    """A skeleton with the given separating sets and fields; pairs without a set have the empty one."""
     adjacency = edges_to_adjacency(list(edges), p)
     levels: dict[int, tuple[list, list]] = {}
     for pair, members in (sepsets or {}).items():
@@ -41,7 +72,8 @@ def make_skeleton(
             pairs.append(sorted(pair))
             sets.append(sorted(members))
     sets = SeparatingSets.from_levels(adjacency, levels.values())
-    return Skeleton(adjacency, sets, tuple(names or (f"V{k}" for k in range(p))), (), (), (), 0, "")
+    made = Skeleton(adjacency, sets, tuple(names or (f"V{k}" for k in range(p))), (), (), (), 0, "complete")
+    return dataclasses.replace(made, **fields)
 
 
 @st.composite

@@ -1,4 +1,5 @@
-"""Searches by pair-scan with other launches than its own (`scan_state.LAUNCH`), and a backend that counts."""
+"""Searches by pair-scan with other launches than its own (`scan_state.LAUNCH`), searches that end after a level, and a
+backend that counts."""
 
 import collections
 from typing import Any
@@ -21,6 +22,22 @@ def solve(problem: Any, method: Any, backend: Any, params: dict[str, Any] | None
             assert name in LAUNCH
             patched.setitem(LAUNCH, name, value)
         return core.solve(problem, method, backend, **options)
+
+
+class Killed(Exception):
+    """What ends a search in place of a signal."""
+
+
+def kill_after(level: int, tests: list[int] | None = None):
+    """A `progress` that ends a search after that level, and notes the tests of each level."""
+
+    def progress(done):
+        if tests is not None:
+            tests.append(done.tests)
+        if done.level == level:
+            raise Killed
+
+    return progress
 
 
 class WatchedBackend(HostBackend):

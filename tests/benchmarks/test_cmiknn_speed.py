@@ -74,9 +74,8 @@ def test_speed_of_one_test(benchmark, n, permutations, k_cmi):
     twin = CmiknnTest(problem)
     runs["cmiknn-serial"] = lambda: twin.counts(0, [2], (1,))[0]
     for selection in ("insertion", "counting", "buckets", "registers"):
-        runs[f"gpucmiknn-single, {selection}"] = lambda selection=selection: ci_test(
-            problem, 0, 2, (1,), backend, selection=selection
-        )[0]
+        how = {"selection": selection}
+        runs[f"gpucmiknn-single, {selection}"] = lambda how=how: ci_test(problem, 0, 2, (1,), backend, **how)[0]
     counts = {name: run() for name, run in runs.items()}  # compiles, too
     assert len({count for name, count in counts.items() if "tigramite" not in name}) == 1
     compare(benchmark, f"one test, {n=}, {permutations=}, k_cmi={problem.k_cmi}, {backend.name}", runs)

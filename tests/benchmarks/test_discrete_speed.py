@@ -14,12 +14,8 @@ from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.loaded import load
 
-SETS = [
-    "asia-5000",
-    pytest.param("alarm-5000", marks=pytest.mark.slow),
-    pytest.param("alarm-200000", marks=pytest.mark.slow),
-    pytest.param("link-20000", marks=pytest.mark.slow),
-]
+LARGER = ("alarm-5000", "alarm-200000", "link-20000")
+SETS = ["asia-5000", *(pytest.param(name, marks=pytest.mark.slow) for name in LARGER)]
 METHODS = ("discrete-parallel", "discrete-serial", "causal-learn-discrete", "disc-cupc", "gpupc")
 ONCE = {("causal-learn-discrete", "alarm-200000"), ("causal-learn-discrete", "link-20000")}
 """Cases of many minutes."""

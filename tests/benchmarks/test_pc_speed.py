@@ -102,8 +102,6 @@ def test_pc_beside_other_packages(benchmark, tmp_path, name):
     for package, rounds in figures.items():
         if rounds:
             search, process = (statistics.median(each[key] for each in rounds) for key in ("search", "process"))
-            print(
-                f"\n{name} {package}: {1e3 * search:.4g} ms, process {process:.2f} s, {rounds[0]['edges']} edges",
-                end="",
-            )
+            edges = rounds[0]["edges"]
+            print(f"\n{name} {package}: {1e3 * search:.4g} ms, process {process:.2f} s, {edges} edges", end="")
     assert figures["gpupc"][0]["edges"] > 0

@@ -7,6 +7,7 @@ import pytest
 from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import unavailable
+from tests.conformance.drawn import usable
 
 SETTINGS = {
     family: {
@@ -86,8 +87,4 @@ def find(setting, request) -> Callable[..., Skeleton]:
 @pytest.fixture(scope="session")
 def usable_settings() -> dict[str, tuple[Method, str]]:
     """All settings that run here and whose separating sets are canonical; test_distributed.py has those on clusters."""
-    return {
-        name: (method, backend)
-        for name, (method, backend) in SETTINGS["gaussian"].items()
-        if method.canonical and not method.cluster and unavailable(method, backend) is None
-    }
+    return usable("gaussian", lambda method: method.canonical and not method.cluster)

@@ -1,9 +1,36 @@
-"""Launch parameters drawn for a method, within their ranges."""
+"""The methods of a family that can be used here, and parameters drawn for them and for their problems."""
+
+from collections.abc import Callable
 
 import numpy as np
 from hypothesis import strategies as st
 
+from gpupc_impl import methods
 from gpupc_impl.core.registry import InvalidParameter, Method, Parameter
+from gpupc_impl.core.solve import unavailable
+
+
+def usable(family: str, chosen: Callable[[Method], bool]) -> dict[str, tuple[Method, str]]:
+    """The chosen methods of a family on every backend that they can use here."""
+    return {
+        f"{method.name}-{backend}": (method, backend)
+        for method in methods(family).values()
+        for backend in method.backends
+        if chosen(method) and unavailable(method, backend) is None
+    }
+
+
+def knn_options(rng: np.random.Generator, n: int, most_permutations: int) -> dict:
+    """Any parameters of a test on the nearest of n samples."""
+    return {
+        "alpha": float(rng.choice([0.02, 0.05, 0.1, 0.3])),
+        "transform": str(rng.choice(["ranks", "ranks", "standardize", "none"])),
+        "permutations": int(rng.integers(10, most_permutations + 1)),
+        "k_cmi": int(rng.choice([1, 3, 7, n // 5 + 1, n - 1])),
+        "k_perm": int(rng.choice([1, 5, 10, n - 1])),
+        "seed": int(rng.integers(2**63)),
+        "precision": str(rng.choice(["float32", "float64"])),
+    }
 
 
 def values(parameter: Parameter, least: int = 16) -> st.SearchStrategy:

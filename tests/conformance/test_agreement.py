@@ -82,7 +82,6 @@ def test_every_method_finds_the_same(usable_settings, data):
     event(f"levels: {expected.levels_run}")
     event(f"near-singular conditioning matrices: {expected.pseudo_inverses > 0}")
     event(f"undefined tests: {expected.undefined_tests > 0}")
-
     some = st.lists(st.sampled_from(sorted(usable_settings)), min_size=2, max_size=2, unique=True)
     for name in usable_settings if problem.n_variables <= 8 else data.draw(some, label="settings"):
         method, backend = usable_settings[name]
@@ -92,7 +91,6 @@ def test_every_method_finds_the_same(usable_settings, data):
         assert found.sepsets == expected.sepsets
         assert found.edges_per_level == expected.edges_per_level
         assert found.stopped_because == expected.stopped_because
-
     removed = [] if literal or problem.pseudo_inverse == "always" else list(expected.sepsets)
     chosen = np.random.default_rng(0).permutation(len(removed))[:CERTIFIED]
     for i, j in (removed[k] for k in chosen):

@@ -10,30 +10,19 @@ import numpy as np
 import pytest
 
 from datasets.nonlinear import additive_noise
-from gpupc_impl import methods, skeleton
+from gpupc_impl import skeleton
 from gpupc_impl.backends import open_backend
-from gpupc_impl.core.solve import unavailable
 from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
-from tests.conformance.drawn import random_parameters
+from tests.conformance.drawn import knn_options, random_parameters, usable
 from tests.graphs import assert_same
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
-SETTINGS = {
-    f"{method.name}-{backend}": (method, backend)
-    for method in methods("nonlinear").values()
-    for backend in method.backends
-    if not method.random and unavailable(method, backend) is None
-}
+SETTINGS = usable("nonlinear", lambda method: not method.random)
 KERNELS = {name: setting for name, setting in SETTINGS.items() if setting[0].backends != ("cpu",)}
-OTHERS = {
-    f"{method.name}-{backend}": (method, backend)
-    for method in methods("nonlinear").values()
-    for backend in method.backends
-    if method.random and not method.module.startswith("baselines.peers.") and unavailable(method, backend) is None
-}
+OTHERS = usable("nonlinear", lambda method: method.random and not method.module.startswith("baselines.peers."))
 """The project's own random methods; tests/gpu/test_cuda_peers.py compares those of other groups."""
 CASES_A_TEST = 4
 
@@ -49,23 +38,9 @@ def draw_problem(rng: np.random.Generator, most_samples: int, most_permutations:
         data[:, -1] = data[:, 0]
     elif kind == 2:
         data[:, -1] = 1.0
-    parameters = {
-        "alpha": rng.choice([0.02, 0.05, 0.1, 0.3]),
-        "transform": rng.choice(["ranks", "ranks", "standardize", "none"]),
-        "permutations": int(rng.integers(10, most_permutations + 1)),
-        "k_cmi": int(rng.choice([1, 3, 7, n // 5, n - 1])),
-        "k_perm": int(rng.choice([1, 5, 15, n - 1])),
-        "seed": int(rng.integers(2**63)),
-        "precision": rng.choice(["float32", "float64"]),
-        "max_level": 3,
-    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the constant variable
-        return NonlinearProblem.from_data(data, **{key: _plain(value) for key, value in parameters.items()})
-
-
-def _plain(value):
-    return value.item() if isinstance(value, np.generic) else value
+        return NonlinearProblem.from_data(data, max_level=3, **knn_options(rng, n, most_permutations))
 
 
 def check_agreement(seed: int, most_samples: int, most_permutations: int) -> None:

@@ -19,7 +19,7 @@ from gpupc_impl.backends import DeviceMemoryError
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.conformance.affordable import affordable
-from tests.conformance.drawn import launch_parameters
+from tests.conformance.drawn import launch_parameters, usable
 
 TESTS, DF_RULES = ("chi-square", "g-square"), ("full", "adjusted")
 
@@ -35,12 +35,7 @@ DISC_CUPC_CELLS = 2000
 CERTIFIED = 4
 """Removed edges of a problem whose sets are tested again with scipy."""
 
-USABLE = {
-    f"{method.name}-{backend}": (method, backend)
-    for method in methods("discrete").values()
-    for backend in method.backends
-    if method.canonical and unavailable(method, backend) is None
-}
+USABLE = usable("discrete", lambda method: method.canonical)
 
 
 def draw_codes(rng: np.random.Generator, structure: str, categories: np.ndarray, n: int, skew: float) -> np.ndarray:
@@ -73,9 +68,8 @@ def problems(draw, most_variables=12, most_samples=5000, most_categories=30, dee
     n = int(10 ** draw(st.floats(1, math.log10(most_samples))))
     most = draw(st.sampled_from([k for k in (2, 3, 5, 9, 17, 30) if k <= most_categories]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    codes = draw_codes(
-        rng, draw(st.sampled_from(STRUCTURES)), rng.integers(1, most + 1, p), n, draw(st.sampled_from([1, 3, 8]))
-    )
+    structure, skew = draw(st.sampled_from(STRUCTURES)), draw(st.sampled_from([1, 3, 8]))
+    codes = draw_codes(rng, structure, rng.integers(1, most + 1, p), n, skew)
     for _ in range(draw(st.integers(0, 2))):
         constant, original, copy = rng.integers(p, size=3)
         codes[:, constant] = codes[0, constant]
@@ -102,9 +96,6 @@ def reference(problem: DiscreteProblem, **options) -> Skeleton:
 def largest_table(problem: DiscreteProblem, levels: int) -> int:
     """Cells of the largest table that a search of so many levels may make."""
     return math.prod(np.sort(problem.categories)[::-1][: levels + 1].tolist())
-
-
-# --- the test, by scipy ----------------------------------------------------------------------------------------------
 
 
 def plain_test(problem: DiscreteProblem, i: int, j: int, members: tuple[int, ...]) -> tuple[float, int]:
@@ -181,9 +172,8 @@ def compiled():
 def test_statistics_are_scipys(compiled, data):
     problem = data.draw(problems(most_variables=7, most_samples=2000), label="problem")
     p = problem.n_variables
-    chosen = data.draw(st.permutations(range(p)), label="variables")[
-        : data.draw(st.integers(2, min(p, 6)), label="size")
-    ]
+    size = data.draw(st.integers(2, min(p, 6)), label="size")
+    chosen = data.draw(st.permutations(range(p)), label="variables")[:size]
     i, j = sorted(chosen[:2])
     members = tuple(sorted(chosen[2:]))
     statistic, df = compiled(problem, i, j, members)
@@ -206,9 +196,6 @@ def test_statistics_of_all_table_sizes(compiled, test):
         problem = make_problem(codes, {f"V{v}": int(k) for v, k in enumerate(codes.max(axis=0) + 1)}, test=test)
         for i, j, members in ((0, 1, ()), (0, 2, ()), (0, 1, (2,)), (0, 2, (1,)), (1, 2, (0,))):
             assert compiled(problem, i, j, members)[0] == by_the_rule(problem, i, j, members)
-
-
-# --- the search ------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))
@@ -237,7 +224,6 @@ def test_every_method_finds_the_same(data):
         if policy == "canonical":
             assert found.sepsets == expected.sepsets
             np.testing.assert_allclose(found.pmax, expected.pmax, rtol=1e-9, atol=1e-300)
-
     removed = list(expected.sepsets)
     chosen = np.random.default_rng(0).permutation(len(removed))[:CERTIFIED]
     for i, j in (removed[k] for k in chosen):
@@ -258,9 +244,7 @@ def test_search_is_the_textbooks(problem):
         tests.append(0)
         for i, j in np.argwhere(np.triu(before)).tolist():
             sides = [[v for v in np.flatnonzero(before[end]).tolist() if v not in (i, j)] for end in (i, j)]
-            subsets = itertools.chain(
-                *(itertools.combinations(side, level) for side in (sides if level else sides[:1]))
-            )
+            subsets = itertools.chain(*(itertools.combinations(s, level) for s in (sides if level else sides[:1])))
             for members in subsets:
                 tests[-1] += 1
                 p_value = plain_p(problem, i, j, members)
@@ -317,9 +301,8 @@ def test_workload_is_the_same_for_all(data):
     """The paper's proxy of section 4.1: a fixed number of tests an edge, and a decay after every level."""
     problem = data.draw(problems(most_samples=500, most_categories=5, deepest=3), label="problem")
     tests_per_edge = data.draw(st.integers(1, 40), label="tests per edge")
-    problem = dataclasses.replace(
-        problem, tests_per_edge=tests_per_edge, decay=data.draw(st.sampled_from([0.1, 0.5, 0.9]), label="decay")
-    )
+    decay = data.draw(st.sampled_from([0.1, 0.5, 0.9]), label="decay")
+    problem = dataclasses.replace(problem, tests_per_edge=tests_per_edge, decay=decay)
     expected = reference(problem)
     p, graph = problem.n_variables, ~np.eye(problem.n_variables, dtype=bool)
     for level in range(expected.levels_run):

@@ -213,9 +213,6 @@ def test_facts_say_how_it_was_found(discrete, find):
     assert told.get("fingerprint", solved.fingerprint) == solved.fingerprint
 
 
-# --- docs/discrete.md ------------------------------------------------------------------------------------------------
-
-
 def test_constant_variable_ends_isolated(find):
     """It leaves no degrees of freedom: statistic 0, p = 1. Declared categories change that, not its independence."""
     codes = chain(6, 300)
@@ -270,9 +267,8 @@ def test_expected_counts_of_zero_count_zero(find):
     codes = rng.integers(4, size=(80, 2)) * 2  # odd codes never occur
     for test, power in (("chi-square", 1), ("g-square", 0)):
         problem = problem_of(codes, test=test, categories={"V0": 8, "V1": 9})
-        expected = stats.chi2_contingency(
-            pandas.crosstab(codes[:, 0], codes[:, 1]), correction=False, lambda_=float(power)
-        )
+        table = pandas.crosstab(codes[:, 0], codes[:, 1])
+        expected = stats.chi2_contingency(table, correction=False, lambda_=float(power))
         assert find(problem, pmax=True).pmax[0, 1] == pytest.approx(expected.pvalue, rel=1e-10)
 
 

@@ -26,14 +26,8 @@ def problem(name: str, test: str, df_rule: str) -> DiscreteProblem:
     data = load(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant variables
-        return DiscreteProblem.from_data(
-            data.values,
-            names=data.names,
-            categories=dict(zip(data.names, data.labels, strict=True)),
-            alpha=0.01,
-            test=test,
-            df_rule=df_rule,
-        )
+        options = {"names": data.names, "categories": dict(zip(data.names, data.labels, strict=True)), "alpha": 0.01}
+        return DiscreteProblem.from_data(data.values, test=test, df_rule=df_rule, **options)
 
 
 def cases():

@@ -21,18 +21,11 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import (
-    BackendUnavailable,
-    BackgroundKnowledge,
-    GaussianProblem,
-    InvalidParameter,
-    InvalidProblem,
-    bootstrap,
-    methods,
-    skeleton,
-)
+from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidParameter, InvalidProblem, bootstrap, skeleton
+from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.registry import methods
 from gpupc_impl.core.result_folder import ResultFolder
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.distributed import cluster, communicator, filter_plan, products
@@ -117,9 +110,8 @@ def test_equals_in_core(clients, data):
 def test_background_knowledge(clients, workers):
     x = sample(2, 70, 80, 4)
     expected = in_core(x, 0.1)
-    knowledge = BackgroundKnowledge(
-        required_edges=[(3, 50), (10, 11)], forbidden_edges=[tuple(map(int, expected.edges[5])), (0, 60)]
-    )
+    forbidden = [tuple(map(int, expected.edges[5])), (0, 60)]
+    knowledge = BackgroundKnowledge(required_edges=[(3, 50), (10, 11)], forbidden_edges=forbidden)
     how = {"workers": 2} if workers == "threads" else {"client": clients[3]}
     result = search(x, 0.1, knowledge=knowledge, **how)
     assert result.levels_run > 3
@@ -130,9 +122,6 @@ def test_threads_need_no_dask(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     x = sample(3, 40, 50, 3)
     assert_same(search(x, workers=2), in_core(x, 0.05))
-
-
-# --- workers and searches that end -----------------------------------------------------------------------------------
 
 
 def doom(method: str, level: int | None = None, pid: int = 0, dask_worker=None) -> None:
@@ -182,9 +171,8 @@ def test_no_worker_is_left(monkeypatch, tmp_path):
 def a_process(command, *arguments, **environment) -> subprocess.Popen:
     """A process of Dask's command line, in a process group of its own."""
     words = [sys.executable, "-m", "dask", command, *map(str, arguments), "--no-dashboard"]
-    return subprocess.Popen(
-        words, start_new_session=True, env={**os.environ, **environment}, stderr=subprocess.DEVNULL, cwd=ROOT
-    )
+    how = {"env": {**os.environ, **environment}, "stderr": subprocess.DEVNULL, "cwd": ROOT}
+    return subprocess.Popen(words, start_new_session=True, **how)
 
 
 def test_the_scheduler_is_killed(tmp_path):
@@ -256,9 +244,6 @@ def test_a_full_disk(tmp_path, monkeypatch):
     assert_same(search(x, folder=tmp_path), in_core(x, 0.05))
 
 
-# --- several searches ------------------------------------------------------------------------------------------------
-
-
 def both(searches):
     """The results or errors of two searches, the second of which begins a little later."""
     outcomes = [None, None]
@@ -320,18 +305,12 @@ def test_bootstrap_on_the_same_cluster(clients):
     assert np.array_equal(result.undirected, expected.undirected)
 
 
-# --- clusters --------------------------------------------------------------------------------------------------------
-
-
 def test_two_workers_with_one_gpu(clients, monkeypatch):
     x = sample(16, 40, 50, 3)
     monkeypatch.setattr(HostBackend, "device_key", lambda backend: "the only one")
     with pytest.raises(InvalidParameter, match="have the same GPU"):
         search(x, client=clients[3])
     assert_same(search(x, client=clients[3], device_memory_limit=1 << 20), in_core(x, 0.05))
-
-
-# --- results, and what is refused ------------------------------------------------------------------------------------
 
 
 def test_sets_are_read_when_they_are_asked_for(tmp_path):
@@ -355,9 +334,8 @@ def test_the_adjacency_matrix_takes_address_space_only():
         "import resource as r; r.setrlimit(r.RLIMIT_AS, (1 << 34,) * 2); "
         "from gpupc_impl.distributed.edge_shards import empty_graph"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", f"{limited}; empty_graph(200_000)"], cwd=ROOT, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", f"{limited}; empty_graph(200_000)"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert "InvalidProblem: the adjacency matrix of 200,000 variables" in done.stderr
 
 

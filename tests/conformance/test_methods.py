@@ -19,9 +19,8 @@ sample = functools.partial(linear_samples, least=0.1)
 
 def equicorrelated(p: int, n_samples: int, alpha: float, **options) -> GaussianProblem:
     """Every partial correlation is far from zero, so that no edge goes when alpha is large."""
-    return GaussianProblem.from_correlation(
-        np.full((p, p), 0.5) + 0.5 * np.eye(p), n_samples=n_samples, alpha=alpha, **options
-    )
+    correlation = np.full((p, p), 0.5) + 0.5 * np.eye(p)
+    return GaussianProblem.from_correlation(correlation, n_samples=n_samples, alpha=alpha, **options)
 
 
 def reference(data, **options) -> Skeleton:

@@ -14,17 +14,12 @@ from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.mixed.gpucmiknn_mixed import mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
-from tests.conformance.drawn import random_parameters
+from tests.conformance.drawn import knn_options, random_parameters, usable
 from tests.graphs import assert_same
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
-SETTINGS = {
-    f"{method.name}-{backend}": (method, backend)
-    for method in methods("mixed").values()
-    for backend in method.backends
-    if not method.random and unavailable(method, backend) is None
-}
+SETTINGS = usable("mixed", lambda method: not method.random)
 KERNELS = {name: setting for name, setting in SETTINGS.items() if setting[0].backends != ("cpu",)}
 EVERY = {method.name: method for method in methods("mixed").values() if unavailable(method, "auto") is None}
 CASES_A_TEST = 6
@@ -43,19 +38,8 @@ def draw_problem(rng: np.random.Generator, most_samples: int, most_permutations:
         values[:, -1], labels[data.names[-1]] = values[:, 0], labels[data.names[0]]
     elif kind == 2:
         values[:, 0], labels[data.names[0]] = np.arange(n) // 2, ("many",)
-    return MixedProblem.from_data(
-        values,
-        names=data.names,
-        categories=labels,
-        alpha=float(rng.choice([0.02, 0.1, 0.3])),
-        transform=str(rng.choice(["ranks", "ranks", "standardize", "none"])),
-        permutations=int(rng.integers(10, most_permutations + 1)),
-        k_cmi=int(rng.choice([1, 3, 7, n // 5 + 1, n - 1])),
-        k_perm=int(rng.choice([1, 5, 10, n - 1])),
-        seed=int(rng.integers(2**63)),
-        precision=str(rng.choice(["float32", "float64"])),
-        max_level=2,
-    )
+    options = knn_options(rng, n, most_permutations)
+    return MixedProblem.from_data(values, names=data.names, categories=labels, max_level=2, **options)
 
 
 def check_agreement(seed: int, most_samples: int, most_permutations: int) -> None:
@@ -123,9 +107,7 @@ def chain(n: int, seed: int) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("name", "transform"),
     [
-        pytest.param(
-            name, transform, marks=[pytest.mark.slow] * (name.startswith("tigramite") and transform != "ranks")
-        )
+        pytest.param(name, transform, marks=[pytest.mark.slow] * (transform != "ranks" and "tigramite" in name))
         for name in EVERY
         for transform in ("ranks", "standardize")
     ],

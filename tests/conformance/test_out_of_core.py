@@ -13,6 +13,7 @@ from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.gaussian.problem import RESIDUAL_TOLERANCE
 from gpupc_impl.out_of_core import gathered, plans
+from tests.wide import assert_same
 
 LAYOUTS = ("auto", "blocks")
 REASON = unavailable(methods()["out-of-core-block"], "host")
@@ -49,13 +50,6 @@ def out_of_core(problem: GaussianProblem, budget: int | None, **options) -> Skel
     assert result.facts["out_of_core"]["peak_device_bytes"] == backend.memory_peak
     assert backend.memory_used == 0
     return result
-
-
-def assert_same(result: Skeleton, expected: Skeleton) -> None:
-    assert np.array_equal(result.adjacency, expected.adjacency)
-    assert result.sepsets == expected.sepsets
-    assert result.edges_per_level == expected.edges_per_level
-    assert result.stopped_because == expected.stopped_because
 
 
 @st.composite
@@ -187,11 +181,10 @@ def test_a_matrix_that_can_only_be_sliced(monkeypatch):
 @given(problem=problems(), pmax=st.booleans())
 def test_unified_memory_with_the_kernels_of_blocks_finds_the_same(problem, pmax):
     expected = in_core(problem, pmax=pmax)
-    result = skeleton(problem, method="out-of-core-um", backend="host", level_one="pairs", pmax=pmax)
+    options = {"method": "out-of-core-um", "backend": "host", "level_one": "pairs"}
+    result = skeleton(problem, **options, pmax=pmax)
     assert_same(result, expected)
     if pmax:
         np.testing.assert_array_equal(result.pmax, expected.pmax)
-    first_come = skeleton(
-        problem, method="out-of-core-um", backend="host", level_one="pairs", separating_sets="first-come"
-    )
+    first_come = skeleton(problem, **options, separating_sets="first-come")
     assert np.array_equal(first_come.adjacency, expected.adjacency)

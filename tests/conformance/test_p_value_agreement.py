@@ -7,20 +7,10 @@ import warnings
 import numpy as np
 import pytest
 
-from gpupc_impl import (
-    DeviceMemoryError,
-    InvalidProblem,
-    KernelProblem,
-    RegressionProblem,
-    Skeleton,
-    alpha_path,
-    bootstrap,
-    methods,
-    skeleton,
-)
+from gpupc_impl import DeviceMemoryError, KernelProblem, RegressionProblem, Skeleton, alpha_path, bootstrap, skeleton
 from gpupc_impl.core.family import open_tests
-from gpupc_impl.core.problem import Problem
-from gpupc_impl.core.registry import Method
+from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.registry import Method, methods
 from gpupc_impl.core.solve import open_method_backend, solve, unavailable
 from gpupc_impl.kernel.problem import NULLS
 
@@ -59,15 +49,8 @@ def draw_kernel(rng: np.random.Generator) -> KernelProblem:
         data[:, rng.integers(p)] = 1.5
     if rng.random() < 0.2:
         data[:, rng.integers(p)] = np.round(data[:, rng.integers(p)])
-    return KernelProblem.from_data(
-        data,
-        test=test,
-        null=null,
-        alpha=float(rng.choice([0.01, 0.05, 0.3])),
-        max_level=2,
-        features=int(rng.integers(2, 6)),
-        seed=int(rng.integers(100)),
-    )
+    alpha, features, seed = float(rng.choice([0.01, 0.05, 0.3])), int(rng.integers(2, 6)), int(rng.integers(100))
+    return KernelProblem.from_data(data, test=test, null=null, alpha=alpha, max_level=2, features=features, seed=seed)
 
 
 def draw_regression(rng: np.random.Generator) -> RegressionProblem:

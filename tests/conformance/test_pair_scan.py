@@ -35,9 +35,6 @@ def backends() -> dict[int | None, HostBackend]:
     return opened
 
 
-# --- problems near a threshold ---------------------------------------------------------------------------------------
-
-
 def with_ulps(value: float, ulps: int) -> float:
     """The float64 that is some units in the last place above (or below) another."""
     for _ in range(abs(ulps)):
@@ -133,9 +130,8 @@ def test_no_bit_differs_from_cupc_s(backends, data):
     problem = data.draw(st.one_of(threshold_problems(), near_singular_problems(), random_problems()), label="problem")
     problem = dataclasses.replace(problem, residual_tolerance=data.draw(tolerances, label="residual_tolerance"))
     params = data.draw(launches, label="launch")
-    shared, pmax = data.draw(
-        st.sampled_from([(None, False), (None, True), (128, False), (600, False)]), label="variant"
-    )
+    variants = [(None, False), (None, True), (128, False), (600, False)]
+    shared, pmax = data.draw(st.sampled_from(variants), label="variant")
     if pmax or shared:
         problem = dataclasses.replace(problem, max_level=min(4, problem.max_level or 4))  # fewer kernels to compile
     expected = solve(problem, methods()["cupc-s"], backends[None], pmax=pmax)

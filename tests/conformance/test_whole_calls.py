@@ -63,9 +63,8 @@ def test_a_graph_is_that_of_the_reference(call, backend):
         pytest.skip(reason)
     make, parameters, name = CALLS[call]
     problem = make(**parameters)
-    rows = verified(
-        problem, (f"{name}-serial", found(problem, f"{name}-serial")), (name, found(problem, name, backend))
-    )
+    serial = f"{name}-serial"
+    rows = verified(problem, (serial, found(problem, serial)), (name, found(problem, name, backend)))
     assert [row["status"] for row in rows] == ["equal", "equal"]
     assert rows[1]["edges"] > 2
 

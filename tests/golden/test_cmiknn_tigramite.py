@@ -57,15 +57,8 @@ def draw_case(rng: np.random.Generator, precision: str):
         data = np.round(data * rng.choice([1, 2, 4]))
     transform = str(rng.choice(["ranks", "none"] if ties else ["ranks", "standardize", "none"]))
     k_cmi = int(rng.choice([1, 2, 5, 7, n // 5, n // 2, n - 1]))
-    problem = NonlinearProblem.from_data(
-        data,
-        transform=transform,
-        k_cmi=k_cmi,
-        k_perm=5,
-        permutations=1,
-        precision=precision,
-        seed=int(rng.integers(99)),
-    )
+    options = {"k_cmi": k_cmi, "k_perm": 5, "permutations": 1, "precision": precision, "seed": int(rng.integers(99))}
+    problem = NonlinearProblem.from_data(data, transform=transform, **options)
     return problem, tuple(range(2, size + 2))
 
 
@@ -154,9 +147,6 @@ def test_permutations_are_tigramites_given_its_lists(n, k):
         np.testing.assert_array_equal(columns[:, permutation], problem.values[0, expected])
 
 
-# --- p-values --------------------------------------------------------------------------------------------------------
-
-
 def null_counts(tests: int, members: tuple[int, ...], permutations: int = 19, n: int = 50) -> np.ndarray:
     """Counts of tests of independent variables."""
     counts = []
@@ -220,9 +210,6 @@ def test_power_is_tigramites(replicates):
     assert (powers[-1] >= 0.9).all()
     assert (powers[0] <= 0.3).all()
     assert (abs(powers[:, 0] - powers[:, 1]) <= 4 * np.sqrt(0.5 / replicates)).all()
-
-
-# --- tigramite in PC-stable ------------------------------------------------------------------------------------------
 
 
 def test_count_undoes_tigramites_p_value():

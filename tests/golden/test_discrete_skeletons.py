@@ -47,9 +47,7 @@ def alarm() -> pandas.DataFrame:
 def test_alarm(alarm, method, backend, golden):
     test, df_rule, n_edges = GOLDEN[golden]
     known = {"causal-learn-discrete": ("causallearn_chisq",), "gpucsl-discrete": ("bnlearn_x2",), "fastpgm": ()}
-    known |= dict.fromkeys(
-        ("gcastle-discrete", "pgmpy-discrete", "tetrad-discrete"), ()
-    )  # They have rules of their own.
+    known |= {f"{name}-discrete": () for name in ("gcastle", "pgmpy", "tetrad")}  # They have rules of their own.
     known |= {"andrey-discrete": tuple(name for name, (_, rule, _) in GOLDEN.items() if rule == "adjusted")}
     if golden not in known.get(method.name, GOLDEN):
         pytest.skip(f"{method.name} does not know this rule")

@@ -127,11 +127,8 @@ def test_pags_of_samples(row):
     """At p = 100 the edge between 40 and 48 is left: its ends are separated there given a variable that is not in our
     Possible-D-SEP. Three further marks at its ends follow from that."""
     p = int(row[0])
-    found, andrey, causal_learn = (
-        fci(linear_gaussian(p), algorithm="fci").marks,
-        marks(row[1], p),
-        marks(row[1 + (row[2] != "=")], p),
-    )
+    found = fci(linear_gaussian(p), algorithm="fci").marks
+    andrey, causal_learn = marks(row[1], p), marks(row[1 + (row[2] != "=")], p)
     unlike = np.argwhere((found != andrey) & (found != causal_learn))
     expected = [[15, 48], [40, 48], [48, 40], [61, 48]] if p == 100 else []
     assert unlike.tolist() == expected

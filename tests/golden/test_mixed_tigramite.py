@@ -34,15 +34,10 @@ def draw_case(rng: np.random.Generator) -> tuple[MixedProblem, tuple[int, ...]]:
     data[:, 1:] += rng.choice([0, 0.7]) * data[:, :1]
     coded = rng.random(size + 2) < 0.5
     data[:, coded] = np.round(data[:, coded])
-    problem = MixedProblem.from_data(
-        data,
-        categories=[f"V{v}" for v in np.flatnonzero(coded)],
-        transform=str(rng.choice(["ranks", "standardize", "none"])),
-        k_cmi=int(rng.choice([1, 5, 7, n // 5, n // 2, n - 1])),
-        k_perm=5,
-        permutations=1,
-        precision="float64",
-    )
+    transform = str(rng.choice(["ranks", "standardize", "none"]))
+    k_cmi = int(rng.choice([1, 5, 7, n // 5, n // 2, n - 1]))
+    options = {"transform": transform, "k_cmi": k_cmi, "k_perm": 5, "permutations": 1, "precision": "float64"}
+    problem = MixedProblem.from_data(data, categories=[f"V{v}" for v in np.flatnonzero(coded)], **options)
     return problem, tuple(range(2, size + 2))
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-import datasets
 from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.out_of_core import plans
+from tests.loaded import load
 
 
 @pytest.mark.parametrize("backend", ["host", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -15,10 +15,7 @@ def test_a_tenth_of_the_memory(name, backend):
     reason = unavailable(get_method("out-of-core-block"), backend)
     if reason is not None:
         pytest.skip(reason)
-    try:
-        data = datasets.load(name, offline=True)
-    except datasets.DatasetUnavailable as error:
-        pytest.skip(f"{error} (GPUPC_MIRRORS may name a folder that holds it)")
+    data = load(name)
     problem = GaussianProblem.from_data(data.values, names=data.names)
     budget = plans.managed_bytes(problem.n_variables, 1, pmax=False) // 10
     found = skeleton(problem, method="out-of-core-block", backend=backend, device_memory_limit=budget)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import datasets
 from gpupc_impl import GaussianProblem, Skeleton, methods, skeleton
 from gpupc_impl.core.solve import unavailable
+from tests import loaded
 from tests.graphs import edges_to_adjacency
 
 DATA = Path(__file__).parent / "data"
@@ -45,10 +45,7 @@ def settings(canonical_only: bool = True, slow: tuple[str, ...] = ("causal-learn
 
 @functools.cache
 def load(name: str) -> np.ndarray:
-    try:
-        values = datasets.load(name, offline=True).values
-    except datasets.DatasetUnavailable as error:
-        pytest.skip(f"{error} (GPUPC_MIRRORS may name a folder that holds it)")
+    values = loaded.load(name).values
     values.flags.writeable = False
     return values
 
@@ -79,19 +76,17 @@ def test_nci60(method, backend):
     assert found == reference("nci-60")
 
 
-@pytest.mark.parametrize(
-    ("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "cupc-s", "out-of-core-um")))
-)
+QUICK = list(settings(slow=("baseline-2", "cupc-e", "cupc-s", "out-of-core-um")))
+
+
+@pytest.mark.parametrize(("method", "backend"), QUICK)
 def test_nci60_by_the_published_codes_degrees_of_freedom(method, backend):
-    found = skeleton(
-        load("nci-60"), alpha=0.05, method=method, backend=backend, **PARAMS.get(method, {}), df_convention="cupc"
-    )
+    options = {"df_convention": "cupc", **PARAMS.get(method, {})}
+    found = skeleton(load("nci-60"), alpha=0.05, method=method, backend=backend, **options)
     assert found.n_edges == 580
 
 
-@pytest.mark.parametrize(
-    ("method", "backend"), list(settings(slow=("baseline-2", "cupc-e", "cupc-s", "out-of-core-um")))
-)
+@pytest.mark.parametrize(("method", "backend"), QUICK)
 def test_mcc(method, backend):
     """Five pairs of identical columns: near-singular conditioning matrices and undefined tests on real data."""
     data = load("mcc")

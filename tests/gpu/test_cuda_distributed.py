@@ -13,10 +13,8 @@ from gpupc_impl.distributed.products import PartProducts
 from gpupc_impl.gaussian.fixed_order import correlate_squares, standardised_on_device
 from tests.graphs import linear_samples
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(unavailable(methods()["distributed"], "cuda") is not None, reason="needs a GPU"),
-]
+REASON = unavailable(methods()["distributed"], "cuda")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(REASON is not None, reason="needs a GPU")]
 
 
 def sample(p: int, m: int, degree: float) -> np.ndarray:

@@ -20,15 +20,13 @@ from gpupc_impl.out_of_core.square_blocks import PairResults
 from tests import bounds
 from tests.graphs import linear_samples
 from tests.launches import solve
+from tests.wide import assert_same
 
 pytestmark = pytest.mark.gpu
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data"
-METHODS = [
-    method
-    for method in methods("gaussian").values()
-    if "cuda" in method.backends and method.canonical and not method.cluster
-]
+METHODS = [each for each in methods("gaussian").values() if "cuda" in each.backends and each.canonical]
+METHODS = [method for method in METHODS if not method.cluster]
 RUNS = 20
 
 
@@ -67,13 +65,6 @@ def expected(problem) -> Skeleton:
     if reason is not None:
         pytest.skip(reason)
     return solve(problem, METHODS[0], HostBackend())
-
-
-def assert_same(found: Skeleton, expected: Skeleton) -> None:
-    assert np.array_equal(found.adjacency, expected.adjacency)
-    assert found.sepsets == expected.sepsets
-    assert found.edges_per_level == expected.edges_per_level
-    assert found.stopped_because == expected.stopped_because
 
 
 def other_parameters(method: Method) -> list[dict]:
@@ -171,9 +162,8 @@ def test_panels_test_pairs_in_tiles(alpha, monkeypatch):
 
     monkeypatch.setattr(PairResults, "test", noted)
     problem = dataclasses.replace(random_problem(300, 60, 0.02, alpha, 3, copies=3), max_level=1)
-    found = solve(
-        problem, methods()["out-of-core-block"], open_backend("cuda", device_memory_limit=1 << 20), {"block_size": 40}
-    )
+    small = open_backend("cuda", device_memory_limit=1 << 20)
+    found = solve(problem, methods()["out-of-core-block"], small, {"block_size": 40})
     assert tiled
     assert_same(found, solve(problem, METHODS[0], open_backend("cuda")))
 

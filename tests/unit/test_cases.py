@@ -12,14 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import datasets
 from gpupc_impl import InvalidProblem, pc, skeleton
 from gpupc_impl.cli import main
 from gpupc_impl.tables import DataError
+from tests.loaded import load
 
 CASES = Path(__file__).parents[1] / "cases"
 NUMBERS = {"method": "stable-serial"}
 LABELS = {"family": "discrete", "backend": "host"}
+STARS = {"missing": "drop-rows", "missing_values": ["*"]}
 CONTAINERS = ("csv", "excel", "parquet", "frame")
 
 
@@ -56,11 +57,7 @@ def edges(graph):
         ("amounts.csv", NUMBERS, [("a", "b"), ("b", "c"), ("c", "d")]),
         ("dollars.csv", NUMBERS, [("a", "b"), ("b", "c"), ("c", "d")]),
         ("number-and-word-labels.csv", {"backend": "host"}, [("buy", "doors")]),
-        (
-            "mixed-star.csv",
-            {"family": "mixed", "backend": "host", "max_level": 0, "missing": "drop-rows", "missing_values": ["*"]},
-            [("a", "b")],
-        ),
+        ("mixed-star.csv", {"family": "mixed", "backend": "host", "max_level": 0, **STARS}, [("a", "b")]),
     ],
 )
 def test_the_right_edges(tmp_path, container, name, options, right):
@@ -271,26 +268,22 @@ def numbers():
     return pd.DataFrame({"a": a, "b": a + c / 2, "c": np.random.default_rng(2).normal(size=200)}).round(3)
 
 
+def thousands(separators, decimals=1):
+    """Writes millions of a number with a separator of thousands and a decimal mark."""
+    return lambda value: f"{value * 1e6:,.{decimals}f}".translate(str.maketrans(",.", separators))
+
+
 @pytest.mark.parametrize(
     "spelled",
     [
-        str,
-        Decimal,
-        "{}%".format,
-        "{} %".format,
-        lambda value: f"{value * 1e6:,.0f}".replace(",", " "),
-        lambda value: f"{value * 1e6:,.1f}",
-        lambda value: f"{value * 1e6:,.1f}".translate(str.maketrans(",.", ".,")),
-        lambda value: f"{value * 1e6:,.1f}".replace(",", "'"),
+        *(str, Decimal, "{}%".format, "{} %".format, "'{}".format, '="{}"'.format, "{} €".format),
+        *(thousands(" .", 0), thousands(",."), thousands(".,"), thousands("'.")),
         lambda value: f"{value:e}".replace(".", ","),
-        "'{}".format,
-        '="{}"'.format,
         lambda value: f"{value}".replace("-", "\u2212"),
         lambda value: f"({-value})" if value < 0 else f"{value}",
         lambda value: f"{-value}-" if value < 0 else f"{value}",
         lambda value: f"{value:e}".replace("e", "D"),
         lambda value: f"-${-value}" if value < 0 else f"${value}",
-        "{} €".format,
     ],
 )
 def test_numbers_in_all_spellings(numbers, spelled, tmp_path):
@@ -386,9 +379,6 @@ def test_names_of_rows_that_are_numbers(numbers, tmp_path):
     assert skeleton(tmp_path / "genes.csv", **NUMBERS, transpose=True).names == ("7157", "1956", "672")
 
 
-# --- what is read rightly and doubted --------------------------------------------------------------------------------
-
-
 def test_identifiers_are_doubted(numbers, tmp_path):
     words = pd.DataFrame({"id": [f"s{k}" for k in range(60)], "a": ["x", "y"] * 30})
     with pytest.warns(UserWarning, match=r"1 column\(s\) \('id'\) hold a label of their own for nearly every row"):
@@ -426,9 +416,6 @@ def test_arrows_with_a_cycle_are_doubted(monkeypatch, numbers):
         pc(numbers, **NUMBERS)
 
 
-# --- the order of columns --------------------------------------------------------------------------------------------
-
-
 def directions(graph):
     """The edges with their kinds, whatever the order of the variables."""
     edges = graph.to_frame().to_numpy().tolist()
@@ -456,8 +443,5 @@ def test_the_order_of_columns_does_not_matter():
     [("sachs-cd3cd28", 8, NUMBERS), ("asia-5000", 4, LABELS), ("nci-60", 1, {"backend": "host", "transpose": False})],
 )
 def test_the_order_of_columns_of_real_sets_does_not_matter(name, orders, options):
-    try:
-        data = datasets.load(name, offline=True)
-    except datasets.DatasetUnavailable as error:
-        pytest.skip(f"{error} (GPUPC_MIRRORS may name a folder that holds it)")
+    data = load(name)
     assert assert_any_order(pd.DataFrame(data.values, columns=data.names), orders, alpha=0.01, **options)

@@ -19,12 +19,8 @@ import pytest
 from gpupc_impl.reporting.catalogue import entries
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs" / "design").glob("*.md")),
-    ROOT / "datasets" / "README.md",
-]
+PAGES = [page for folder in ("", "docs", "docs/design") for page in sorted((ROOT / folder).glob("*.md"))]
+PAGES.append(ROOT / "datasets" / "README.md")
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 """Run as a whole by tests/unit/test_tutorials.py."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -193,9 +189,8 @@ def test_a_page_that_nobody_placed_is_in_the_navigation(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     config = MkDocsConfig()
-    config.load_dict(
-        {"docs_dir": str(tmp_path), "nav": [{"Start": ["index.md"]}, {"Elsewhere": "https://example.org"}]}
-    )
+    navigation = [{"Start": ["index.md"]}, {"Elsewhere": "https://example.org"}]
+    config.load_dict({"docs_dir": str(tmp_path), "nav": navigation})
     assert site.on_config(config).nav[-1] == {"More": ["deep/other.md", "new.md"]}
     config.nav = ["index.md", {"New": "new.md"}, {"Deep": [{"Other": "deep/other.md"}]}]
     assert len(site.on_config(config).nav) == 3

@@ -25,19 +25,18 @@ from tests.fuzz import TARGETS, seeds
 MATRIX = np.arange(6.0).reshape(3, 2)
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        np.array([["a", "b"], ["c", "d"]]),
-        np.array([[1 + 2j, 1], [1, 1]]),
-        np.array([[{}, []]], object),
-        pandas.DataFrame({"a": [1], "b": ["x"]}),
-        pandas.DataFrame(index=[1, 2]),
-        pandas.DataFrame([[1, 2]], columns=["a", "a"]),
-        [[1, 2], [3]],
-    ],
-    ids=["text", "complex", "objects", "mixed", "no columns", "names repeated", "ragged"],
-)
+WITHOUT_NUMBERS = {
+    "text": np.array([["a", "b"], ["c", "d"]]),
+    "complex": np.array([[1 + 2j, 1], [1, 1]]),
+    "objects": np.array([[{}, []]], object),
+    "mixed": pandas.DataFrame({"a": [1], "b": ["x"]}),
+    "no columns": pandas.DataFrame(index=[1, 2]),
+    "names repeated": pandas.DataFrame([[1, 2]], columns=["a", "a"]),
+    "ragged": [[1, 2], [3]],
+}
+
+
+@pytest.mark.parametrize("table", WITHOUT_NUMBERS.values(), ids=WITHOUT_NUMBERS)
 def test_r_workspaces_without_numbers(tmp_path, monkeypatch, table):
     monkeypatch.setattr(readers, "_r_workspace", lambda path: {"table": table})
     with pytest.raises(DataError, match=r"table\.rda"):
@@ -88,39 +87,30 @@ def test_what_declares_more_than_it_holds(tmp_path, name, shape):
         resource.setrlimit(resource.RLIMIT_AS, largest)
 
 
-@pytest.mark.parametrize(
-    ("seed", "array", "content"),
-    [
-        (0, "correlation", np.eye(5)),
-        (0, "correlation", np.eye(4, dtype=np.float32)),
-        (0, "correlation", np.asfortranarray(np.triu(np.ones((4, 4))))),
-        (1, "codes", np.zeros((3, 30), np.uint8)),
-        (1, "codes", np.full((4, 30), 7, np.uint8)),
-        (1, "codes", np.zeros((4, 30), np.int64)),
-        (1, "categories", np.ones(3, np.int32)),
-        (1, "declared", np.ones(4, np.int32)),
-        (2, "values", np.zeros((2, 12), np.float32)),
-        (2, "values", np.zeros((3, 12))),
-        (2, "values", np.zeros(3, np.float32)),
-        (3, "categories", np.zeros(2, np.int32)),
-        (3, "categories", np.array([0, 2, 0], np.int32)),
-        (3, "values", np.full((3, 12), 0.5, np.float32)),
-        (0, "correlation", np.eye(4) + np.eye(4, k=1) / 2),
-        (0, "correlation", 2 * np.eye(4)),
-        (0, "correlation", np.eye(4) + 2 * (np.eye(4, k=1) + np.eye(4, k=-1))),
-        (0, "correlation", np.full((4, 4), np.nan)),
-        (1, "categories", np.full(4, 2**31 - 1, np.int32)),
-        (2, "values", np.full((3, 12), np.nan, np.float32)),
-        (2, "values", np.full((3, 12), 12, np.float32)),
-        (3, "values", np.full((3, 12), np.inf, np.float32)),
-        (3, "categories", np.array([-1, 0, 0], np.int32)),
-        (4, "values", np.zeros((3, 12), np.float32)),
-        (4, "values", np.zeros((3, 12))),
-        (4, "values", np.full((3, 12), np.nan)),
-        (4, "values", np.full((3, 12), 1e200)),
-        (4, "values", np.arange(36.0).reshape(3, 12)),
-        (4, "values", np.tile([-1.0, 1.0], (3, 3))),
+SQUARE, TABLE = (4, 4), (3, 12)
+WRONG_ARRAYS = {
+    (0, "correlation"): [
+        *(np.eye(5), np.eye(4, dtype=np.float32), np.asfortranarray(np.triu(np.ones(SQUARE))), 2 * np.eye(4)),
+        *(np.eye(4) + np.eye(4, k=1) / 2, np.eye(4) + 2 * (np.eye(4, k=1) + np.eye(4, k=-1)), np.full(SQUARE, np.nan)),
     ],
+    (1, "codes"): [np.zeros((3, 30), np.uint8), np.full((4, 30), 7, np.uint8), np.zeros((4, 30), np.int64)],
+    (1, "categories"): [np.ones(3, np.int32), np.full(4, 2**31 - 1, np.int32)],
+    (1, "declared"): [np.ones(4, np.int32)],
+    (2, "values"): [
+        *(np.zeros((2, 12), np.float32), np.zeros(TABLE), np.zeros(3, np.float32)),
+        *(np.full(TABLE, np.nan, np.float32), np.full(TABLE, 12, np.float32)),
+    ],
+    (3, "categories"): [np.zeros(2, np.int32), np.array([0, 2, 0], np.int32), np.array([-1, 0, 0], np.int32)],
+    (3, "values"): [np.full(TABLE, 0.5, np.float32), np.full(TABLE, np.inf, np.float32)],
+    (4, "values"): [
+        *(np.zeros(TABLE, np.float32), np.zeros(TABLE), np.full(TABLE, np.nan), np.full(TABLE, 1e200)),
+        *(np.arange(36.0).reshape(TABLE), np.tile([-1.0, 1.0], (3, 3))),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("seed", "array", "content"), [(*key, content) for key, contents in WRONG_ARRAYS.items() for content in contents]
 )
 def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
     """Right archives with another array: kernels would read beyond its end."""
@@ -133,6 +123,9 @@ def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
         load_problem(path)
 
 
+NUMBERS = ("k_cmi", "k_perm", "permutations", "seed", "features", "set_features", "landmarks")
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
     ("field", "value"),
@@ -142,16 +135,10 @@ def test_problems_that_do_not_fit_together(tmp_path, seed, array, content):
         *(("names", value) for value in (["a"], ["a", "a", "a", "a"], "abcd", [1, 2, 3, 4], None)),
         *(("n_samples", value) for value in (0, 7.5, -3, "9", 10**400)),
         *((name, "another") for name in ("df_convention", "pseudo_inverse", "correlations", "test", "df_rule")),
-        *(
-            (name, "another")
-            for name in ("transform", "precision", "tests_per_edge", "labels", "constant", "null", "weights")
-        ),
+        *((name, "another") for name in ("transform", "precision", "tests_per_edge", "labels", "constant")),
+        *((name, "another") for name in ("null", "weights")),
         *((name, value) for name in ("residual_tolerance", "decay") for value in (math.nan, 1, 2.0, -1.0)),
-        *(
-            (name, value)
-            for name in ("k_cmi", "k_perm", "permutations", "seed", "features", "set_features", "landmarks")
-            for value in (-1, 2**64, 0.5, math.inf)
-        ),
+        *((name, value) for name in NUMBERS for value in (-1, 2**64, 0.5, math.inf)),
     ],
 )
 def test_problems_with_parameters_that_nobody_can_choose(tmp_path, seed, field, value):

@@ -25,9 +25,6 @@ def refused(path, message):
     assert message in last
 
 
-# --- AnnData ---------------------------------------------------------------------------------------------------------
-
-
 def anndata_of(matrix):
     anndata = pytest.importorskip("anndata")
     names = [pd.DataFrame(index=pd.Index([f"n{k}" for k in range(size)], dtype=object)) for size in matrix.shape]
@@ -57,9 +54,6 @@ def test_indices_that_lead_out_of_a_sparse_matrix(tmp_path, index):
     data.X.indices[5] = index
     with pytest.raises(InvalidProblem, match=r"AnnData\) cannot be read as a table: .* its indices do not fit"):
         skeleton(data, method="stable-serial", progress=False)
-
-
-# --- Excel -----------------------------------------------------------------------------------------------------------
 
 
 def sheet(path, **cells):

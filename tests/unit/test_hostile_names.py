@@ -1,7 +1,6 @@
 """Variables called anything: names survive every export, and no shell, spreadsheet or browser runs them."""
 
 import csv
-import html.parser
 import re
 import subprocess
 from pathlib import Path
@@ -16,25 +15,13 @@ from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.reporting import tables
 from gpupc_impl.reporting.runs import Heading
 from gpupc_impl.reporting.tables import Table
+from tests.pages import Page
 
 ROOT = Path(__file__).parents[2]
 NAMES = (
-    "=cmd|' /C calc'!A0",
-    "=1+1",
-    "+sum(A1)",
-    "-2+3",
-    "@name",
-    "--output",
-    'quote "double"',
-    "it's",
-    "two\nlines",
-    "<script>alert(1)</script>",
-    "a&b &amp; c",
-    "$(touch hacked)",
-    "`touch hacked`; touch hacked",
-    "a,b;c\td",
-    "ünïcode ☃",
-    "-3.5",
+    *("=cmd|' /C calc'!A0", "=1+1", "+sum(A1)", "-2+3", "@name", "--output", 'quote "double"', "it's", "two\nlines"),
+    *("<script>alert(1)</script>", "a&b &amp; c", "$(touch hacked)", "`touch hacked`; touch hacked", "a,b;c\td"),
+    *("ünïcode ☃", "-3.5"),
 )
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -71,40 +58,14 @@ def test_the_command_line_runs_nothing(table, tmp_path, monkeypatch, capsys):
     assert "edges:" in capsys.readouterr().out
 
 
-class Text(html.parser.HTMLParser):
-    """The tags of a page, and the text of its cells and list items."""
-
-    def __init__(self):
-        super().__init__()
-        self.tags, self.texts, self.scripts, self.open = set(), [], [], None
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        if tag in ("td", "th", "li", "h1"):
-            self.texts.append("")
-            self.open = tag
-
-    def handle_endtag(self, tag):
-        if tag == self.open:
-            self.open = None
-
-    def handle_data(self, text):
-        if self.lasttag == "script" and text.strip():
-            self.scripts.append(text)
-        elif self.open:
-            self.texts[-1] += text
-
-
 def test_html_shows_names_as_text(tmp_path):
     table = Table(NAMES[9], ["name", "<b>"], [[name, "1"] for name in NAMES], list(NAMES), [{"name": n} for n in NAMES])
-    tables.write_tables(
-        [(Heading(NAMES[9], False, NAMES[9]), table)], tmp_path / "t.csv", tmp_path / "t.md", tmp_path / "t.html"
-    )
-    page = Text()
-    page.feed((tmp_path / "t.html").read_text(encoding="utf-8"))
-    assert set(NAMES) <= set(page.texts)
+    paths = (tmp_path / f"t.{kind}" for kind in ("csv", "md", "html"))
+    tables.write_tables([(Heading(NAMES[9], False, NAMES[9]), table)], *paths)
+    page = Page((tmp_path / "t.html").read_text(encoding="utf-8"))
+    assert set(NAMES) <= {*page.texts["td"], *page.texts["li"]}
     assert "b" not in page.tags
-    assert page.scripts == [tables.resource("page.js")]
+    assert page.texts["script"] == [tables.resource("page.js")]
 
 
 def is_number(cell):
@@ -127,9 +88,8 @@ def test_csv_has_every_name_and_no_formula(graph, tmp_path, what):
 
 
 def test_no_code_starts_a_shell():
-    found = subprocess.run(
-        ["git", "ls-files", "*.py", "*.smk", "Snakefile"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    command = ["git", "ls-files", "*.py", "*.smk", "Snakefile"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     shell = re.compile(r"shell\s*=\s*True|os\.(system|popen)\(|^\s*shell:", re.MULTILINE)
     ours = [ROOT / name for name in found.stdout.split() if not name.startswith("tests/")]
     assert len(ours) > 100

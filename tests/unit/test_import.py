@@ -12,22 +12,8 @@ import gpupc_impl
 
 ROOT = Path(gpupc_impl.__file__).parents[1]
 OPTIONAL = (
-    "cupy",
-    "numba",
-    "causallearn",
-    "matplotlib",
-    "snakemake",
-    "pandas",
-    "networkx",
-    "tigramite",
-    "pgmpy",
-    "gpucsl",
-    "anndata",
-    "openpyxl",
-    "pyarrow",
-    "sklearn",
-    "dask",
-    "distributed",
+    *("cupy", "numba", "causallearn", "matplotlib", "snakemake", "pandas", "networkx", "tigramite", "pgmpy", "gpucsl"),
+    *("anndata", "openpyxl", "pyarrow", "sklearn", "dask", "distributed"),
 )
 
 BLOCK = f"""
@@ -81,15 +67,8 @@ print(json.dumps({name: unavailable(method, method.backends[0]) for name, method
 """
     reasons = run(BLOCK + code)
     assert reasons.keys() == gpupc_impl.methods().keys()
-    for name in (
-        "cupc-s",
-        "stable-serial",
-        "stable-parallel",
-        "causal-learn",
-        "cupc-authors",
-        "gpucsl",
-        "gpucsl-discrete",
-    ):
+    serial = "stable-serial", "stable-parallel", "causal-learn"
+    for name in ("cupc-s", *serial, "cupc-authors", "gpucsl", "gpucsl-discrete"):
         assert reasons[name], f"{name} cannot run here and must say why"
 
 

@@ -13,17 +13,14 @@ from gpupc_impl import InvalidProblem, pc, skeleton
 from gpupc_impl.cli import main
 from gpupc_impl.intake import few_values, read_input
 from gpupc_impl.tables import FRAMES, DataError, TableFormat
+from tests.graphs import collider_chain
 
 METHOD = {"method": "stable-serial"}
 
 
 @pytest.fixture(scope="module")
 def frame():
-    """a -> c <- b, c -> d."""
-    rng = np.random.default_rng(1)
-    a, b = rng.normal(size=(2, 300))
-    c = a + b + rng.normal(size=300)
-    return pd.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=300)})
+    return collider_chain(300)
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +31,11 @@ def gaps(frame):
     return frame
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
 def write_h5ad(frame, path):
     anndata = pytest.importorskip("anndata")
-    names = {"index": pd.Index([f"s{k}" for k in range(len(frame))], dtype=object)}
-    made = anndata.AnnData(
-        frame.to_numpy(), obs=pd.DataFrame(**names), var=pd.DataFrame(index=pd.Index(list(frame.columns), dtype=object))
-    )
-    made.write_h5ad(path)
+    names = [f"s{k}" for k in range(len(frame))], list(frame.columns)
+    rows, columns = (pd.DataFrame(index=pd.Index(each, dtype=object)) for each in names)
+    anndata.AnnData(frame.to_numpy(), obs=rows, var=columns).write_h5ad(path)
 
 
 WRITERS = {
@@ -88,19 +80,13 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(tmp_path, monkeypat
     for suffix, (module, extra) in FRAMES.items():
         monkeypatch.setitem(__import__("sys").modules, module, None)
         (tmp_path / f"x{suffix}").write_text("?")
-        with pytest.raises(
-            DataError, match=rf"needs {module}, which is not installed; pip install {module} \(the extra {extra}\)"
-        ):
+        said = rf"needs {module}, which is not installed; pip install {module} \(the extra {extra}\)"
+        with pytest.raises(DataError, match=said):
             skeleton(tmp_path / f"x{suffix}")
 
 
-NESTED = {
-    "list": [1, 2],
-    "dict": {"x": 1},
-    "ndarray": np.ones(2),
-    "tuple": ([1], 2),
-    "Decimal('sNaN')": decimal.Decimal("sNaN"),
-}
+NESTED = {"list": [1, 2], "dict": {"x": 1}, "ndarray": np.ones(2), "tuple": ([1], 2)}
+NESTED |= {"Decimal('sNaN')": decimal.Decimal("sNaN")}
 
 
 @pytest.mark.parametrize("options", [{}, {"family": "gaussian"}, {"family": "discrete"}, {"family": "mixed"}], ids=str)
@@ -155,23 +141,19 @@ def test_damaged_and_absent_files(tmp_path, suffix):
         skeleton(path)
 
 
-# --- missing values --------------------------------------------------------------------------------------------------
+KINDS = {
+    "frame": lambda gaps: gaps,
+    "array": lambda gaps: gaps.to_numpy(),
+    "masked": lambda gaps: np.ma.masked_invalid(gaps.to_numpy()),
+    "lists": lambda gaps: gaps.to_numpy().tolist(),
+    "nullable": lambda gaps: gaps.convert_dtypes(),
+    "objects": lambda gaps: gaps.astype(object).where(gaps.notna(), None),
+}
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        lambda gaps: gaps,
-        lambda gaps: gaps.to_numpy(),
-        lambda gaps: np.ma.masked_invalid(gaps.to_numpy()),
-        lambda gaps: gaps.to_numpy().tolist(),
-        lambda gaps: gaps.convert_dtypes(),
-        lambda gaps: gaps.astype(object).where(gaps.notna(), None),
-    ],
-    ids=["frame", "array", "masked", "lists", "nullable", "objects"],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_missing_values(gaps, kind):
-    data = kind(gaps)
+    data = KINDS[kind](gaps)
     with pytest.raises(InvalidProblem, match=r"2 value\(s\) missing in 2 column\(s\) .* row 3 of .* leaves 298 of 300"):
         skeleton(data, **METHOD, family="gaussian")
     with pytest.warns(UserWarning, match="2 of 300 samples"):
@@ -220,9 +202,6 @@ def test_what_missing_cannot_mean(gaps, options, message):
         skeleton(gaps, **options)
 
 
-# --- orientation -----------------------------------------------------------------------------------------------------
-
-
 def test_variables_in_rows_are_doubted_and_turned(frame, tmp_path, capsys):
     turned = frame.T.add_prefix("s")
     with pytest.warns(UserWarning, match=r"4 samples \(rows\) of 300 variables .*transpose=True \(--transpose\)"):
@@ -247,9 +226,6 @@ def test_a_turned_table_of_labels(tmp_path):
     assert (table.values.to_numpy().tolist(), table.names) == ([["p", 1], ["q", 2], ["p", 1]], ["x", "y"])
 
 
-# --- kinds of columns ------------------------------------------------------------------------------------------------
-
-
 def test_whole_numbers_with_few_values_are_doubted(frame):
     counts = frame.assign(e=np.arange(300) % 3, f=np.arange(300) % 2 == 0, g=np.arange(300), h=1)
     with pytest.warns(UserWarning, match=r"2 of 8 columns \('e', 'f'\) .* say family='discrete' \(--family discrete\)"):
@@ -266,9 +242,8 @@ def test_columns_of_both_kinds(frame, tmp_path):
     mixed = frame.assign(w=np.where(frame.a > 0, "up", "down"))
     mixed.to_csv(tmp_path / "mixed.csv", index=False)
     for data in (mixed, tmp_path / "mixed.csv"):
-        with pytest.raises(
-            InvalidProblem, match=r"1 column\(s\) \('w'\) hold text or categories and the others"
-        ) as told:
+        said = r"1 column\(s\) \('w'\) hold text or categories and the others"
+        with pytest.raises(InvalidProblem, match=said) as told:
             skeleton(data, **METHOD)
         assert "pandas.get_dummies" in str(told.value)
         assert "pandas.qcut) and say family='discrete'" in str(told.value)

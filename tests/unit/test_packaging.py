@@ -12,21 +12,12 @@ import yaml
 ROOT = Path(__file__).parents[2]
 CONDA_NAMES = {"clang-tidy": "clang-tools", "nvidia-cuda-nvrtc-cu12": "cuda-nvrtc"}
 USES = {
-    "causal-learn": "causallearn",
-    "cupy-cuda12x": "cupy",
-    "cupy-cuda13x": "cupy",
-    "mkdocs-material": "material",
-    "mkdocstrings-python": "mkdocstrings",
-    "pandas-stubs": "pandas",
-    "pygments": "--report",  # colours the code of Snakemake's report
-    "pytest-cov": "skip-covered",
-    "pytest-xdist": "loadgroup",
-    "pyyaml": "yaml",
-    "scikit-learn": "sklearn",
+    **{"causal-learn": "causallearn", "cupy-cuda12x": "cupy", "cupy-cuda13x": "cupy", "mkdocs-material": "material"},
+    **{"mkdocstrings-python": "mkdocstrings", "pandas-stubs": "pandas", "pyyaml": "yaml", "scikit-learn": "sklearn"},
+    **{"pytest-cov": "skip-covered", "pytest-xdist": "loadgroup", "types-psutil": "psutil"},
+    **{"types-jsonschema": "jsonschema", "pygments": "--report"},  # it colours the code of Snakemake's report
     "snakemake-executor-plugin-cluster-generic": "cluster-generic",
     "snakemake-executor-plugin-slurm": "executor: slurm",
-    "types-jsonschema": "jsonschema",
-    "types-psutil": "psutil",
 }
 """The word by which a package is used, where that is not its own name."""
 

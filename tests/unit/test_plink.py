@@ -65,9 +65,8 @@ def test_genotypes_are_counts(genotypes, cohort, family):
         found = skeleton(cohort, family=family, backend="host" if family == "discrete" else "auto", max_level=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = skeleton(
-            genotypes.astype(int), family="gaussian" if family == "auto" else family, names=NAMES, max_level=1
-        )
+        chosen = "gaussian" if family == "auto" else family
+        expected = skeleton(genotypes.astype(int), family=chosen, names=NAMES, max_level=1)
     assert found == expected
     assert found.names == NAMES
     assert 0 < found.n_edges < 6

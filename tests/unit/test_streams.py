@@ -102,11 +102,8 @@ def test_missing_and_constant_values(frame, tmp_path, monkeypatch, kind):
                 except InvalidProblem as error:
                     yield str(error).split(", the first in")
                 else:
-                    yield (
-                        found.adjacency.tolist(),
-                        found.facts["problem"]["n_samples"],
-                        np.round(found.pmax, 9).tolist(),
-                    )
+                    samples = found.facts["problem"]["n_samples"]
+                    yield found.adjacency.tolist(), samples, np.round(found.pmax, 9).tolist()
             yield [str(warning.message) for warning in caught]
 
     whole = list(outcomes())

@@ -33,17 +33,11 @@ def table(tmp_path):
 NUMBERS = [[1.5, 2.0], [3.0, 4.0]]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a,b\n1.5,2\n3,4\n",
-        "a,b\r\n1.5,2\r\n3,4",
-        '"a","b"\n1.5, 2\n"3",4\n',
-        "a;b\n1.5;2\n3;4\n",
-        "a\tb\n1.5\t2\n3\t4\n",
-        "a b\n1.5 2\n3   4\n",
-    ],
-)
+QUOTED, SPACES = '"a","b"\n1.5, 2\n"3",4\n', "a b\n1.5 2\n3   4\n"
+PLAIN = ["a,b\n1.5,2\n3,4\n", "a,b\r\n1.5,2\r\n3,4", "a;b\n1.5;2\n3;4\n", "a\tb\n1.5\t2\n3\t4\n"]
+
+
+@pytest.mark.parametrize("text", [*PLAIN, QUOTED, SPACES])
 def test_reads_tables_with_a_header(table, text):
     assert table(text) == (NUMBERS, ["a", "b"])
 

@@ -202,9 +202,6 @@ def kernels_of(code: str, monkeypatch) -> list[KernelSource]:
     return kernels
 
 
-# --- what is never loaded --------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def step(tmp_path) -> KernelSource:
     """A kernel in a file that includes another."""
@@ -287,9 +284,6 @@ def test_an_archive_is_extended(step, with_step, target, tmp_path):
     last = shipped.Archive(build_archive(target, [other], tmp_path, jobs=1))
     assert len(last.entries) == len(first.entries)
     assert last.entries.keys() < both.entries.keys()
-
-
-# --- images for GPUs -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import contextlib
 import getpass
+import json
 import os
 import re
 import secrets
@@ -13,9 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.workflow.test_workflow import RECORDS
+from tests.workflow.test_workflow import RECORDS, small
 from workflow.lib.searches import resources_of_searches
 
 ROOT = Path(__file__).parents[2]
@@ -177,20 +177,8 @@ def snakemake(slurm, folder, config, *arguments, profile="slurm", **variables):
     return done.stdout
 
 
-def small(path, *settings, repeats=1):
-    """The tiny config with one data set and some settings."""
-    config = yaml.safe_load(TINY.read_text())
-    del config["experiments"]
-    config["datasets"] = {"tiny": config["datasets"]["tiny"]}
-    config["settings"]["gaussian"] = {name: {} for name in settings}
-    config["timing"]["repeats"] = repeats
-    config["limits"] = {"memory_mb": 500}
-    path.write_text(yaml.safe_dump(config, sort_keys=False))
-    return path
-
-
 def record(folder, setting):
-    return yaml.safe_load((folder / f"results/records/tiny/{setting}.json").read_text())
+    return json.loads((folder / f"results/records/tiny/{setting}.json").read_text())
 
 
 @pytest.mark.slurm
@@ -210,7 +198,7 @@ def test_the_tiny_workflow_runs_through_slurm(cluster, tmp_path):
 
 @pytest.mark.slurm
 def test_what_ends_its_job_again_and_again_is_killed_and_the_others_are_measured(cluster, tmp_path):
-    config = small(tmp_path / "config.yaml", "stable-serial", "ends_jobs")
+    config = small(tmp_path / "config.yaml", "stable-serial", "ends_jobs", memory_mb=500)
     target = "results/outcomes/gaussian.json"
     snakemake(cluster, tmp_path, config, target, ENDS_JOBS=f"{tmp_path}/ended:9")
     assert record(tmp_path, "stable-serial")["status"] == "ok"
@@ -224,20 +212,14 @@ def test_what_ends_its_job_again_and_again_is_killed_and_the_others_are_measured
     job = cluster.job(last)
     assert job["JobState"] == "CANCELLED"
     assert job["MinMemoryNode"] == "3000M"  # two processes, and what stands beside them
-    asked = resources_of_searches(
-        {"a": {}, "b": {}},
-        1,
-        1,
-        {"time_limit_s": 120, "long_run_s": 60, "side_by_side": 32},
-        {"memory_mb": 500},
-        {"job_minutes": 1440},
-    )
+    timing = {"time_limit_s": 120, "long_run_s": 60, "side_by_side": 32}
+    asked = resources_of_searches({"a": {}, "b": {}}, 1, 1, timing, {"memory_mb": 500}, {"job_minutes": 1440})
     assert job["TimeLimit"] == f"00:{asked['runtime']}:00"
 
 
 @pytest.mark.slurm
 def test_a_drained_node_leads_to_a_rerun_on_another(cluster, tmp_path):
-    config = small(tmp_path / "config.yaml", "slow", repeats=20)
+    config = small(tmp_path / "config.yaml", "slow", repeats=20, memory_mb=500)
     called = command(tmp_path, config, "results/outcomes/gaussian.json")
     run = subprocess.Popen(called, env=environment(cluster), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(list(tmp_path.glob("results/samples/*/sample-*.json"))) >= 3 or run.poll() is not None)
@@ -259,7 +241,7 @@ def test_a_drained_node_leads_to_a_rerun_on_another(cluster, tmp_path):
 
 @pytest.mark.slurm
 def test_any_scheduler_by_its_commands(cluster, tmp_path):
-    config = small(tmp_path / "config.yaml", "stable-serial", "ends_jobs")
+    config = small(tmp_path / "config.yaml", "stable-serial", "ends_jobs", memory_mb=500)
     target = "results/outcomes/gaussian.json"
     resources = ["--default-resources", 'partition="gpu"', 'exclusive="--exclusive"', 'gpus="--gpus=1"', "mem_mb=500"]
     given = {"profile": "cluster-generic", "ENDS_JOBS": f"{tmp_path}/ended:1"}

@@ -1,5 +1,6 @@
 """The workflow on discrete and nonlinear data, without any Gaussian: what its papers' tables show, for real and dry."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.workflow.test_workflow import rows, snakemake
+from tests.workflow.test_workflow import rows, snakemake, with_value
 from workflow.lib.config import check_config
 from workflow.lib.experiments import expand
 
@@ -27,9 +28,6 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("families")
     snakemake(folder, FAMILIES)
     return folder
-
-
-# --- before anything runs --------------------------------------------------------------------------------------------
 
 
 def test_the_settings_are_the_papers():
@@ -58,17 +56,10 @@ def test_the_settings_are_the_papers():
     ],
 )
 def test_mistakes_in_a_config(path, value, message):
-    config = yaml.safe_load(FAMILIES.read_text())
-    *keys, last = path.split(".")
-    part = config
-    for key in keys:
-        part = part[key]
-    part[last] = value
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_config(config)
+        check_config(with_value(FAMILIES, path, value))
 
 
-# --- for real --------------------------------------------------------------------------------------------------------
 # Slow: `make reproduce` runs each of these rules on larger data, and tests/unit/reporting makes each of these tables.
 
 
@@ -80,16 +71,14 @@ def test_everything_is_there(finished):
     for name in ("overview", "cmiknn_fig1"):
         assert (finished / f"figures/{name}.svg").read_text().rstrip().endswith("</svg>")
     assert not list((finished / "results/tables").glob("cupc_*"))
-    assert {row["family"] for row in rows(finished / "results/tables/methods_by_dataset.csv")} == {
-        *("discrete", "nonlinear")
-    }
+    of_all = rows(finished / "results/tables/methods_by_dataset.csv")
+    assert {row["family"] for row in of_all} == {"discrete", "nonlinear"}
 
 
 @pytest.mark.slow
 def test_every_answer_is_verified(finished):
-    for row in [
-        row for family in ("discrete", "nonlinear") for row in rows(finished / f"results/verification/{family}.csv")
-    ]:
+    tables = [finished / f"results/verification/{family}.csv" for family in ("discrete", "nonlinear")]
+    for row in itertools.chain(*map(rows, tables)):
         if row["dataset"] == "sachs-cd3cd28":
             assert row["status"] == "not-run"
         elif row["setting"] == "causal-learn-discrete":

@@ -19,6 +19,7 @@ import pytest
 
 from gpupc_impl.backends.simt import build
 from gpupc_impl.measurement.record import Record
+from tests.workflow import test_workflow
 from tests.workflow.test_workflow import command, environment, record, rows, snakemake, variant
 
 pytestmark = pytest.mark.slow
@@ -31,13 +32,8 @@ def small(tmp_path):
     """A function that writes a config with these settings on one data set."""
 
     def write(*settings, repeats=2, time_limit_s=120):
-        def change(config):
-            del config["experiments"]
-            config["datasets"] = {"tiny": config["datasets"]["tiny"]}
-            config["settings"]["gaussian"] = {name: {} for name in settings}
-            config["timing"] |= {"repeats": repeats, "time_limit_s": time_limit_s, "compile_limit_s": 2 * time_limit_s}
-
-        return variant(tmp_path / "config.yaml", change)
+        limits = {"time_limit_s": time_limit_s, "compile_limit_s": 2 * time_limit_s}
+        return test_workflow.small(tmp_path / "config.yaml", *settings, repeats=repeats, **limits)
 
     return write
 
@@ -46,13 +42,8 @@ def start(folder, config, *arguments, **more):
     """Snakemake in a session of its own, and the file of what it prints."""
     said = folder.parent / f"said-{time.monotonic_ns()}.txt"
     with said.open("w") as out:
-        process = subprocess.Popen(
-            list(map(str, command(folder, config, *arguments))),
-            env=environment() | more,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        how = {"env": environment() | more, "stderr": subprocess.STDOUT, "start_new_session": True}
+        process = subprocess.Popen(list(map(str, command(folder, config, *arguments))), stdout=out, **how)
     return process, said
 
 
@@ -65,9 +56,8 @@ def wait_for(condition, process=None, seconds=120):
 
 
 def statuses(folder):
-    return {
-        path.stem: json.loads(path.read_text())["status"] for path in (folder / "results/records/tiny").glob("*.json")
-    }
+    records = (folder / "results/records/tiny").glob("*.json")
+    return {path.stem: json.loads(path.read_text())["status"] for path in records}
 
 
 def assert_nothing_is_half_there(folder):
@@ -130,7 +120,6 @@ def test_ctrl_c_in_the_middle_of_a_compile(small, tmp_path):
     assert_nothing_is_half_there(tmp_path)
     assert all(build.is_whole(entry) for entry in (cache / "host").iterdir() if entry.is_file())
     assert not statuses(tmp_path)
-
     printed = snakemake(tmp_path, config, MEASURED)
     assert "tiny: stable-serial: done: ok" in printed
     assert statuses(tmp_path) == {"stable-serial": "ok", "cupc-e": "ok"}
@@ -171,9 +160,8 @@ GaussianProblem.threshold = lambda self, level: two_sided(self, level) * norm.is
 def test_a_wrong_threshold_that_all_methods_share(small, tmp_path):
     (tmp_path / "wrong").mkdir()
     (tmp_path / "wrong/sitecustomize.py").write_text(ONE_SIDED)
-    run, said = start(
-        tmp_path, small("stable-serial", "cupc-e"), PYTHONPATH=f"{tmp_path / 'wrong'}:{environment()['PYTHONPATH']}"
-    )
+    paths = f"{tmp_path / 'wrong'}:{environment()['PYTHONPATH']}"
+    run, said = start(tmp_path, small("stable-serial", "cupc-e"), PYTHONPATH=paths)
     assert run.wait(300) != 0
     assert {row["status"] for row in rows(tmp_path / "results/verification.csv")} == {"unexplained"}
     assert "cupc-e on tiny (compared with stable-serial): certificates failed: by a test from" in said.read_text()
@@ -181,8 +169,7 @@ def test_a_wrong_threshold_that_all_methods_share(small, tmp_path):
 
 def test_no_data_set_is_there(tmp_path):
     def change(config):
-        del config["experiments"]
-        config["datasets"] = {"nci-60": config["datasets"]["nci-60"]}
+        config |= {"experiments": {}, "datasets": {"nci-60": config["datasets"]["nci-60"]}}
         config["settings"]["gaussian"] = {"stable-serial": {}}
 
     run, said = start(tmp_path, variant(tmp_path / "config.yaml", change))
@@ -207,21 +194,18 @@ def test_damaged_files_are_named_and_made_again(small, tmp_path):
     config = small("stable-serial", "cupc-e")
     snakemake(tmp_path, config)
     before = {name: record(tmp_path, "tiny", name)["time_s"] for name in ("stable-serial", "cupc-e")}
-
     damaged = tmp_path / "results/records/tiny/cupc-e.json"
     damaged.write_bytes(damaged.read_bytes()[:200])
     printed = snakemake(tmp_path, config, "--forcerun", "verify", fails=True)
     assert "cupc-e.json is not JSON" in printed
     snakemake(tmp_path, config, "--forcerun", "measure")
     assert record(tmp_path, "tiny", "cupc-e")["time_s"] == before["cupc-e"], "its samples were in the store"
-
     for sample in tmp_path.glob("results/samples/*/sample-1.json"):
         sample.write_bytes(sample.read_bytes().replace(b'"seconds": ', b'"seconds": 9'))
     snakemake(tmp_path, config, "--forcerun", "measure", "--", MEASURED)
     found = record(tmp_path, "tiny", "stable-serial")
     assert (found["reused_samples"], found["time_s"]["cold"]) == (1, before["stable-serial"]["cold"])
     assert max(found["time_s"]["warm"]) < 9
-
     problem = tmp_path / "results/problems/tiny.npz"
     content = problem.read_bytes()
     problem.write_bytes(content[: len(content) // 2])

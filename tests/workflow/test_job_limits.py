@@ -31,10 +31,8 @@ def test_memory():
         settings = {str(k): {} for k in range(count)}
         asked = resources_of_searches(settings, 1, 1, TIMING, {"memory_mb": memory}, CLUSTER)["mem_mb"]
         assert asked == (expected if memory is None else count * memory + OVERHEAD_MB)
-    many = {str(k): {} for k in range(9)}
-    assert (
-        resources_of_searches(many, 1, 1, TIMING, LIMITS, CLUSTER)["mem_mb"] == 4 * 1000 + OVERHEAD_MB
-    )  # that take turns
+    asked = resources_of_searches({str(k): {} for k in range(9)}, 1, 1, TIMING, LIMITS, CLUSTER)
+    assert asked["mem_mb"] == 4 * 1000 + OVERHEAD_MB  # of those that take turns
 
 
 def test_single_tests():

@@ -12,12 +12,10 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_page_has_the_table_of_the_recorded_searches(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    page = tmp_path / "page.md"
-    page.write_text((ROOT / "docs/scale.md").read_text())
+    page, text = tmp_path / "page.md", (ROOT / "docs/scale.md").read_text()
+    page.write_text(text)
     assert million.main(["--page", str(page)]) == 0
-    assert page.read_text() == (ROOT / "docs/scale.md").read_text(), (
-        "python -m workflow.pages.million --page docs/scale.md"
-    )
+    assert page.read_text() == text, "python -m workflow.pages.million --page docs/scale.md"
 
 
 @pytest.mark.parametrize("processes", [False, True])

@@ -48,9 +48,6 @@ def test_the_runs_that_others_contribute_are_on_published_problems_and_download_
     assert not any(registry.files(ours.entries[name]) for name in ours.measured())
 
 
-# --- several GPUs ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("cores", "gpus", "sizes"), [(16, 1, [4, 8, 4]), (64, 4, [4, 4, 4, 4, 32, 16]), (5, 2, [1, 1, 2, 1])]
 )
@@ -76,10 +73,8 @@ def test_jobs_side_by_side_have_gpus_and_cores_of_their_own(tmp_path, monkeypatc
     monkeypatch.setenv(jobs.CORES, json.dumps(cores))
     context = multiprocessing.get_context("fork")
     taken, end = context.Queue(), context.Event()
-    running = [
-        context.Process(target=take_part, args=(tmp_path, references, taken, end))
-        for references in (True, False, False, False)
-    ]
+    given = [(tmp_path, references, taken, end) for references in (True, False, False, False)]
+    running = [context.Process(target=take_part, args=each) for each in given]
     for job in running:
         job.start()
     first = dict(taken.get(timeout=30) for _ in range(3))
@@ -119,9 +114,6 @@ def test_jobs_share_a_batch_without_measuring_twice():
         assert all(job.references in ({}, job.settings) for job in shares)
 
 
-# --- for real --------------------------------------------------------------------------------------------------------
-
-
 def small(config):
     """One data set, two quick settings, and one large graph."""
     graphs = {"spec": {"family": "gaussian", "generator": "generate.random_dag_gaussian"}, "name": "graph-p{p}"}
@@ -144,7 +136,6 @@ def test_a_recording_goes_on_and_is_published(tmp_path):
     assert (tmp_path / "results/records/graph-p8/stable-serial.json").stat().st_mtime_ns == measured
     assert record(tmp_path, "tiny", "slow")["status"] == "ok"
     assert "Nothing to be done" in snakemake(tmp_path, config, *several[:-1], "--dry-run", "record")
-
     device = tmp_path / "device"
     publish(tmp_path / "results", device)
     assert check(device) == []

@@ -110,9 +110,8 @@ def project(tmp_path_factory):
 def run(project, *command, **options):
     """What a command prints, with the copy of the project in place of ours."""
     environment = {**os.environ, "PYTHONPATH": str(project), "GPUPC_MIRRORS": "", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], env=environment, capture_output=True, text=True, timeout=600, **options
-    )
+    options |= {"env": environment, "capture_output": True, "text": True, "timeout": 600}
+    done = subprocess.run([sys.executable, *map(str, command)], **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -127,8 +126,6 @@ def changed(project):
 def test_an_edit_changes_the_version_of_what_depends_on_it(changed, path):
     assert set(changed[path]) == EDITS[path]
 
-
-# --- the same, by the workflow ---------------------------------------------------------------------------------------
 
 CHAIN = ["prepare", "measure", "verify"]
 

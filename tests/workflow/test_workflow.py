@@ -68,6 +68,27 @@ def variant(path, change):
     return path
 
 
+def small(path, *settings, memory_mb=None, **timing):
+    """The tiny config with one data set, some settings and no experiments."""
+
+    def change(config):
+        del config["experiments"]
+        config["datasets"] = {"tiny": config["datasets"]["tiny"]}
+        config["settings"]["gaussian"] = {name: {} for name in settings}
+        config["timing"] |= timing
+        config["limits"] = {"memory_mb": memory_mb}
+
+    return variant(path, change)
+
+
+def with_value(path, place, value):
+    """The config in a file with another value at this place, where parts may be missing."""
+    config = yaml.safe_load(path.read_text())
+    *keys, last = place.split(".")
+    functools.reduce(lambda part, key: part.setdefault(key, {}), keys, config)[last] = value
+    return config
+
+
 def rows(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
@@ -90,9 +111,6 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     snakemake(folder, TINY, *LOOKED_AT)
     return folder
-
-
-# --- before anything runs --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,11 +181,8 @@ LONG = list(range(1, 2000))
     ],
 )
 def test_mistakes_in_a_config(path, value, message):
-    config = yaml.safe_load(TINY.read_text())
-    *keys, last = path.split(".")
-    functools.reduce(lambda part, key: part.setdefault(key, {}), keys, config)[last] = value
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_config(config)
+        check_config(with_value(TINY, path, value))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
@@ -194,17 +209,10 @@ def test_the_grids_and_graphs_are_the_papers():
 
 def test_every_key_of_the_config_is_explained_and_has_a_default():
     schema = yaml.safe_load(SCHEMA.read_text())
-    properties = (
-        schema["properties"]
-        | schema["properties"]["timing"]["properties"]
-        | schema["properties"]["limits"]["properties"]
-    )
-    for name, key in properties.items():
+    properties = schema["properties"]
+    for name, key in {**properties, **properties["timing"]["properties"], **properties["limits"]["properties"]}.items():
         assert key["description"], name
         assert "default" in key or name in schema["required"], name
-
-
-# --- for real --------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_works_as_a_user_calls_it(tmp_path):
@@ -269,11 +277,8 @@ def test_no_edge_of_a_fully_connected_graph_goes(finished):
         assert row["verification"] == "equal"
     blocks = record(finished, "connected-p60", "out-of-core-block")
     assert blocks["limits"]["device_memory_bytes"] == 60_000
-    assert (
-        blocks["peak_bytes"]["device"]
-        <= 60_000
-        < record(finished, "connected-p60", "out-of-core-um")["peak_bytes"]["device"]
-    )
+    managed = record(finished, "connected-p60", "out-of-core-um")
+    assert blocks["peak_bytes"]["device"] <= 60_000 < managed["peak_bytes"]["device"]
 
 
 def test_an_experiment_has_data_sets_of_its_own(finished):
@@ -281,19 +286,14 @@ def test_an_experiment_has_data_sets_of_its_own(finished):
     assert record(finished, "regulated-p60", "out-of-core-um")["status"] == "refused"
     assert record(finished, "mcc", "out-of-core-block")["status"] == "skipped"
     assert "offline" in record(finished, "mcc", "out-of-core-block")["why"]
-    verified = {
-        (r["dataset"], r["setting"]): r["status"] for r in rows(finished / "results/verification/ooc_table1.csv")
-    }
+    of_table = rows(finished / "results/verification/ooc_table1.csv")
+    verified = {(row["dataset"], row["setting"]): row["status"] for row in of_table}
     assert verified["regulated-p60", "out-of-core-block"] == "equal"
-    assert {r["dataset"] for r in rows(finished / "results/tables/methods_by_dataset.csv")}.isdisjoint(
-        {"mcc", "regulated-p60"}
-    )
+    of_all = {row["dataset"] for row in rows(finished / "results/tables/methods_by_dataset.csv")}
+    assert of_all.isdisjoint({"mcc", "regulated-p60"})
     steps = rows(finished / "results/timelines/regulated-p60.csv")
     assert {row["step"] for row in steps} == {"extract", "transfer", "kernel", "merge"}
     assert {row["level"] for row in steps} == {"0", "1"}
-
-
-# --- beside recorded runs --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -424,13 +424,8 @@ def test_a_data_set_in_the_config_is_in_every_table_and_figure(finished, tmp_pat
 def test_a_wrong_answer_or_an_error_fails_the_run_and_is_named(finished, tmp_path):
     """Tables are made all the same; the last lines name every setting that is wrong or failed."""
 
-    def plant(config):
-        del config["experiments"]
-        config["datasets"] = {"tiny": config["datasets"]["tiny"]}
-        config["settings"]["gaussian"] = {name: {} for name in ("stable-serial", "planted", "turned", "raises")}
-
-    outputs = ("methods_by_dataset", "results/verification.ok")
-    printed = snakemake(finished, variant(tmp_path / "config.yaml", plant), *outputs, fails=True)
+    config = small(tmp_path / "config.yaml", "stable-serial", "planted", "turned", "raises")
+    printed = snakemake(finished, config, "methods_by_dataset", "results/verification.ok", fails=True)
     last = printed[printed.index("Exiting because a job execution failed") :]
     for sentence in (
         "planted on tiny (compared with stable-serial): edges differ: V0 - V",
@@ -448,24 +443,14 @@ def test_a_wrong_answer_or_an_error_fails_the_run_and_is_named(finished, tmp_pat
 
 @pytest.mark.slow  # tests/unit/measurement/test_skeletons.py kills a measurement without a workflow
 def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_again(tmp_path):
-    def slow(config):
-        del config["experiments"]
-        config["datasets"] = {"tiny": config["datasets"]["tiny"]}
-        config["settings"]["gaussian"] = {"slow": {}}
-        config["timing"]["repeats"] = 8
-
     folder = tmp_path / 'it\'s "Übung" & $(false);`false` {p}'  # where no shell may look twice
     folder.mkdir()
-    config = variant(tmp_path / "config.yaml", slow)
+    config = small(tmp_path / "config.yaml", "slow", repeats=8)
     plugins = shutil.copytree(PLUGINS, tmp_path / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
     target = "results/outcomes/gaussian.json"
-    run = subprocess.Popen(
-        list(map(str, command(folder, config, target))),
-        env={name: value for name, value in environment(plugins=plugins).items() if name != "HOME"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    homeless = {name: value for name, value in environment(plugins=plugins).items() if name != "HOME"}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    run = subprocess.Popen(list(map(str, command(folder, config, target))), env=homeless, **quiet)
     samples = folder / "results/samples"
     deadline = time.monotonic() + 120
     while len(list(samples.glob("*/sample-*.json"))) < 3:
@@ -480,13 +465,11 @@ def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_agai
     assert not left, "nothing is measured on behind the back of the next call"
     assert not (folder / target).exists()
     taken = {path: path.stat().st_mtime_ns for path in samples.glob("*/sample-*.json")}
-
     snakemake(folder, config, "--unlock", plugins=plugins)
     snakemake(folder, config, target, plugins=plugins)
     assert 3 <= record(folder, "tiny", "slow")["reused_samples"] < 9
     assert len(record(folder, "tiny", "slow")["time_s"]["warm"]) == 8
     assert {path: path.stat().st_mtime_ns for path in taken} == taken
-
     assert "Nothing to be done" in snakemake(folder, config, "--dry-run", target, plugins=plugins)
     with open(plugins / "planted.py", "a") as file:
         file.write("EDITED = True\n")

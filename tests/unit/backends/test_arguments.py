@@ -56,22 +56,9 @@ __global__ void both(const Pair pair, int* out, const __grid_constant__ Other ot
 """
 
 INNER = Struct("Inner", weights=Pointer(np.float64), flag=np.bool_)
-NUMBERS = Struct(
-    "Numbers",
-    b=np.bool_,
-    i1=np.int8,
-    u1=np.uint8,
-    i2=np.int16,
-    u2=np.uint16,
-    i4=np.int32,
-    u4=np.uint32,
-    f4=np.float32,
-    i8=np.int64,
-    u8=np.uint64,
-    f8=np.float64,
-    inner=INNER,
-    out=Pointer(np.int32),
-)
+SMALL = {"b": np.bool_, "i1": np.int8, "u1": np.uint8, "i2": np.int16, "u2": np.uint16, "i4": np.int32, "u4": np.uint32}
+LARGE = {"f4": np.float32, "i8": np.int64, "u8": np.uint64, "f8": np.float64}
+NUMBERS = Struct("Numbers", **SMALL, **LARGE, inner=INNER, out=Pointer(np.int32))
 PAIR = Struct("Pair", first=np.int32, second=np.int32)
 OTHER = Struct("Other", values=Pointer(np.float32), n=np.int32)
 
@@ -84,22 +71,10 @@ def source(tmp_path_factory):
 
 
 def numbers(backend, **changed):
-    values = {
-        "b": True,
-        "i1": -128,
-        "u1": 255,
-        "i2": -(2**15),
-        "u2": 2**16 - 1,
-        "i4": -(2**31),
-        "u4": 2**32 - 1,
-        "f4": np.float32(0.5),
-        "i8": -(2**53),
-        "u8": np.uint64(2**63),
-        "f8": 0.1,
-        "inner": INNER(weights=backend.upload(np.array([1.0, 2.5])), flag=False),
-        "out": backend.full(1, 0, np.int32),
-    }
-    return NUMBERS(**{**values, **changed})
+    values = {"b": True, "i1": -128, "u1": 255, "i2": -(2**15), "u2": 2**16 - 1, "i4": -(2**31), "u4": 2**32 - 1}
+    values |= {"f4": np.float32(0.5), "i8": -(2**53), "u8": np.uint64(2**63), "f8": 0.1}
+    values |= {"inner": INNER(weights=backend.upload(np.array([1.0, 2.5])), flag=False)}
+    return NUMBERS(**{**values, "out": backend.full(1, 0, np.int32), **changed})
 
 
 def test_every_field_arrives(backend, source):

@@ -14,9 +14,6 @@ from gpupc_impl.backends.host import HostBackend
 TROUBLE = Path(__file__).parent / "kernels" / "trouble.cu"
 
 
-# --- memory ---------------------------------------------------------------------------------------------------------
-
-
 def test_upload_and_download_are_contiguous_copies(backend):
     original = np.arange(12, dtype=np.float32).reshape(3, 4).T
     array = backend.upload(original)
@@ -112,28 +109,13 @@ def test_arrays_that_cannot_be(backend):
         HostBackend(device_memory_limit=-1)
 
 
-# --- arguments ------------------------------------------------------------------------------------------------------
-
-
 def every_type(backend, **changed):
-    arguments = {
-        "d": backend.full(1, 1.5, np.float64),
-        "f": backend.full(1, 2.5, np.float32),
-        "i": backend.full(1, -3, np.int32),
-        "u": backend.full(1, 4, np.uint64),
-        "c": backend.full(1, 5, np.uint8),
-        "b": backend.full(1, True, np.bool_),
-        "any": backend.full(1, 0, np.int16),
-        "i4": np.int32(-7),
-        "u4": np.uint32(2**32 - 8),
-        "i8": np.int64(-(2**40)),
-        "u8": np.uint64(2**63),
-        "f4": np.float32(0.25),
-        "f8": np.float64(1e300),
-        "b1": np.bool_(True),
-        "out": backend.full(14, 0, np.float64),
-    }
-    return list({**arguments, **changed}.values())
+    pointers = {"d": (1.5, np.float64), "f": (2.5, np.float32), "i": (-3, np.int32), "u": (4, np.uint64)}
+    pointers |= {"c": (5, np.uint8), "b": (True, np.bool_), "any": (0, np.int16)}
+    arguments = {name: backend.full(1, *filled) for name, filled in pointers.items()}
+    arguments |= {"i4": np.int32(-7), "u4": np.uint32(2**32 - 8), "i8": np.int64(-(2**40)), "u8": np.uint64(2**63)}
+    arguments |= {"f4": np.float32(0.25), "f8": np.float64(1e300), "b1": np.bool_(True)}
+    return list({**arguments, "out": backend.full(14, 0, np.float64), **changed}.values())
 
 
 def test_every_type_of_argument_arrives(backend):
@@ -170,9 +152,8 @@ def test_an_array_must_have_the_declared_type_but_sign_is_free(backend):
     kernel = backend.kernel(TROUBLE, "every_type")
     kernel((1,), (1,), every_type(backend, u=backend.full(1, 4, np.int64), c=backend.full(1, 1, np.bool_)))
     for wrong in (np.float32, np.int64, np.int32):
-        with pytest.raises(
-            KernelLaunchError, match=f"argument 0 must be a device array of float64, not an array of {np.dtype(wrong)}"
-        ):
+        said = f"argument 0 must be a device array of float64, not an array of {np.dtype(wrong)}"
+        with pytest.raises(KernelLaunchError, match=said):
             kernel((1,), (1,), every_type(backend, d=backend.empty(1, wrong)))
 
 
@@ -221,9 +202,6 @@ def test_each_block_runs_once(monkeypatch, grid, threads):
     np.testing.assert_array_equal(blocks, np.stack([n % grid[0], n // grid[0] % y, n // (grid[0] * y)], axis=-1))
 
 
-# --- settings -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", ["0", "-2", "two", "1.5", "100000"])
 def test_a_wrong_thread_count_is_named(monkeypatch, text):
     monkeypatch.setenv("GPUPC_HOST_THREADS", text)
@@ -252,15 +230,11 @@ def test_a_wrong_cxx_is_named(monkeypatch):
     assert "'no-such-compiler -O2') does not run" in HostBackend.unavailable()
 
 
-@pytest.mark.parametrize(
-    ("kinds", "message"),
-    [
-        ("memory", "unknown sanitizer 'memory'"),
-        ("address,thread", "cannot be combined"),
-        ("thread", "sanitizer_environment"),
-        ("address", "sanitizer_environment"),
-    ],
-)
+NO_SANITIZERS = {"memory": "unknown sanitizer 'memory'", "address,thread": "cannot be combined"}
+NO_SANITIZERS |= dict.fromkeys(("thread", "address"), "sanitizer_environment")
+
+
+@pytest.mark.parametrize(("kinds", "message"), NO_SANITIZERS.items())
 def test_sanitizers_that_cannot_run_here_are_refused(monkeypatch, kinds, message):
     monkeypatch.setenv("GPUPC_SANITIZE", kinds)
     assert message in HostBackend.unavailable()

@@ -46,9 +46,6 @@ def cache(tmp_path, monkeypatch) -> Path:
     return tmp_path / "cache" / "cuda"
 
 
-# --- the project's kernels -------------------------------------------------------------------------------------------
-
-
 def by_level() -> list:
     """Sources with kernels, to be compiled together: those of the usual levels, and in slow tests the others."""
     groups = []
@@ -99,8 +96,6 @@ def test_every_level_is_listed():
         own, general = f"Exactly<{level}>", f"UpTo<{round_up(level, GENERAL_LEVELS)}>"
         assert any(own in expression or general in expression for expression in expressions)
 
-
-# --- the compiler ----------------------------------------------------------------------------------------------------
 
 KERNEL = """
 #include "header.cuh"
@@ -202,9 +197,6 @@ def test_a_newer_device_gets_ptx(library, source):
     image, entries, ptx = nvrtc.compile_source(library, [KernelSource(source, "nothing")], "compute_80")
     assert image.decode() == ptx
     assert f".entry {entries['nothing'].name}" in ptx
-
-
-# --- the cache -------------------------------------------------------------------------------------------------------
 
 
 def test_cache_sees_changes_in_included_files(library, cache, source):

@@ -93,8 +93,6 @@ def test_memory_that_nobody_wrote_is_nonsense():
     assert done.stdout == "[-515, -515, -515]\n"
 
 
-# --- races ----------------------------------------------------------------------------------------------------------
-
 RACE = "backend.kernel(trouble, '{kernel}<{cured}>')((8,), (64,), [backend.full(8 * 64, 0, np.int32)])\n"
 KINDS = ["reverse_block", "flag_race", "swap_in_warp", "blocks_race"]
 """Of a block, of the grid, of a warp and of blocks."""

@@ -35,8 +35,6 @@ def run(backend, expression, grid, block, *args, shared_bytes=0):
     return [backend.download(d) for a, d in zip(args, given, strict=True) if isinstance(a, np.ndarray)]
 
 
-# --- indexes and memory ---------------------------------------------------------------------------------------------
-
 dimensions = st.tuples(*[st.integers(1, 5)] * 3)
 
 
@@ -69,16 +67,9 @@ def test_indexes_stay_with_their_thread_through_a_barrier(backend):
 @pytest.mark.parametrize("threads", [1, 2, 33, 1024])
 def test_static_and_dynamic_shared_memory(backend, dtype, threads):
     values = np.random.default_rng(1).integers(-1000, 1000, (40, threads)).astype(dtype)
-    name = {"int32": "int", "float64": "double"}[dtype]
-    _, out = run(
-        backend,
-        f"shared_memory<{name}>",
-        (40,),
-        (threads,),
-        values,
-        np.zeros_like(values),
-        shared_bytes=threads * values.itemsize,
-    )
+    name, blank = {"int32": "int", "float64": "double"}[dtype], np.zeros_like(values)
+    shared = threads * values.itemsize
+    _, out = run(backend, f"shared_memory<{name}>", (40,), (threads,), values, blank, shared_bytes=shared)
     np.testing.assert_array_equal(out, np.roll(values, -1, axis=1) + 2 * np.roll(values, 1, axis=1))
 
 
@@ -93,18 +84,14 @@ def test_device_and_constant_tables_template_arguments_and_launch_bounds(backend
     np.testing.assert_array_equal(out, np.tile(expected, 16))
 
 
-# --- barriers -------------------------------------------------------------------------------------------------------
-
-
 @quick
 @given(data=st.data(), threads=st.sampled_from([1, 5, 32, 40, 96]))
 def test_barrier_votes_count_threads_that_have_not_exited(backend, data, threads):
     rounds = np.array(data.draw(st.lists(st.integers(0, 4), min_size=threads, max_size=threads)), np.int32)
     predicate = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 3, (threads, 4)).astype(np.int32)
     blank = np.full((threads, 4), -1, np.int32)
-    _, _, count, every, some = run(
-        backend, "barrier_votes", (1,), (threads,), rounds, predicate, np.int32(4), blank, blank, blank
-    )
+    arguments = rounds, predicate, np.int32(4), blank, blank, blank
+    _, _, count, every, some = run(backend, "barrier_votes", (1,), (threads,), *arguments)
     takes_part = rounds[:, None] > np.arange(4)
     holds = takes_part & (predicate != 0)
     number, live = holds.sum(axis=0), takes_part.sum(axis=0)
@@ -119,8 +106,6 @@ def test_scan(backend, threads):
     (out,) = run(backend, "scan", (1,), (threads,), values, shared_bytes=4 * threads)
     np.testing.assert_array_equal(out, np.cumsum(values))
 
-
-# --- warps ----------------------------------------------------------------------------------------------------------
 
 TYPES = {"int": np.int32, "unsigned": np.uint32, "long long": np.int64, "float": np.float32, "double": np.float64}
 
@@ -200,9 +185,6 @@ def test_active_mask_holds_the_caller(backend):
     assert out.all()
 
 
-# --- atomics --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("type_", ["int", "unsigned", "unsigned long long"])
 def test_atomics_from_many_blocks(backend, type_):
     dtype = {"int": np.int32, "unsigned": np.uint32, "unsigned long long": np.uint64}[type_]
@@ -228,18 +210,14 @@ def test_signed_64_bit_minimum_and_maximum(backend):
     assert cell.tolist() == [operand.min(), operand.max()]
 
 
-@pytest.mark.parametrize(("type_", "dtype"), [("int", np.int32), ("unsigned", np.uint32)])
-def test_atomic_sub(backend, type_, dtype):
-    operand = np.arange(2048, dtype=dtype)
-    _, cell = run(backend, f"atomic_sub<{type_}>", (32,), (64,), operand, np.zeros(1, dtype))
-    np.testing.assert_array_equal(cell, np.zeros(1, dtype) - operand.sum(dtype=dtype))
-
-
-@pytest.mark.parametrize(("type_", "dtype"), [("float", np.float32), ("double", np.float64)])
-def test_atomic_add_of_reals(backend, type_, dtype):
-    operand = np.arange(2048).astype(dtype)  # exact in any order
-    _, cell = run(backend, f"atomic_add_float<{type_}>", (32,), (64,), operand, np.zeros(1, dtype))
-    assert cell[0] == operand.sum()
+@pytest.mark.parametrize(
+    ("kernel", "type_"), [("sub", "int"), ("sub", "unsigned"), ("add_float", "float"), ("add_float", "double")]
+)
+def test_atomic_differences_and_sums_of_reals(backend, kernel, type_):
+    operand = np.arange(2048).astype(TYPES[type_])  # reals are exact in any order
+    _, cell = run(backend, f"atomic_{kernel}<{type_}>", (32,), (64,), operand, np.zeros(1, operand.dtype))
+    total = operand.sum(dtype=operand.dtype, keepdims=True)
+    np.testing.assert_array_equal(cell, -total if kernel == "sub" else total)
 
 
 def test_atomics_return_the_old_value(backend):
@@ -249,16 +227,8 @@ def test_atomics_return_the_old_value(backend):
 
 def test_the_last_block_sees_what_the_others_wrote(backend):
     values = np.arange(500, dtype=np.int32)
-    *_, out = run(
-        backend,
-        "last_block",
-        (500,),
-        (32,),
-        values,
-        np.zeros_like(values),
-        np.zeros(1, np.uint32),
-        np.zeros(1, np.int32),
-    )
+    blank = np.zeros_like(values), np.zeros(1, np.uint32), np.zeros(1, np.int32)
+    *_, out = run(backend, "last_block", (500,), (32,), values, *blank)
     assert out[0] == values.sum()
 
 
@@ -272,28 +242,18 @@ def test_relaxed_loads_and_stores(backend, type_):
     np.testing.assert_array_equal(out, values + dtype(1))
 
 
-# --- arithmetic -----------------------------------------------------------------------------------------------------
+WORDS_OF_64_BITS = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**31, 2**32, 2**63, 2**64 - 1])
 
 
 @quick
-@given(
-    st.lists(
-        st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**31, 2**32, 2**63, 2**64 - 1]), min_size=1, max_size=64
-    )
-)
+@given(st.lists(WORDS_OF_64_BITS, min_size=1, max_size=64))
 def test_bits(backend, numbers):
     values = np.array(numbers, np.uint64)
     _, out = run(backend, "bits", (1,), (len(numbers),), values, np.zeros((len(numbers), 6), np.int32))
     for v, got in zip(numbers, out.tolist(), strict=True):
         low = v % 2**32
-        assert got == [
-            low.bit_count(),
-            v.bit_count(),
-            (low & -low).bit_length(),
-            (v & -v).bit_length(),
-            32 - low.bit_length(),
-            64 - v.bit_length(),
-        ]
+        counts, lowest = [low.bit_count(), v.bit_count()], [(low & -low).bit_length(), (v & -v).bit_length()]
+        assert got == [*counts, *lowest, 32 - low.bit_length(), 64 - v.bit_length()]
 
 
 def test_high_halves_of_products(backend):
@@ -348,9 +308,8 @@ def test_minimum_and_maximum_of_integers(backend, type_, dtype):
     info = np.iinfo(dtype)
     a, b = np.random.default_rng(7).integers(info.min, info.max, (2, 64), dtype, endpoint=True)
     a[:2] = info.min, info.max
-    *_, least, greatest = run(
-        backend, f"extremes<{type_}>", (1,), (64,), a, b, np.zeros(64, dtype), np.zeros(64, dtype)
-    )
+    blank = np.zeros(64, dtype)
+    *_, least, greatest = run(backend, f"extremes<{type_}>", (1,), (64,), a, b, blank, blank)
     np.testing.assert_array_equal(least, np.minimum(a, b))
     np.testing.assert_array_equal(greatest, np.maximum(a, b))
 
@@ -359,9 +318,8 @@ def test_minimum_and_maximum_of_integers(backend, type_, dtype):
 def test_minimum_and_maximum_of_reals(backend, type_, dtype):
     special = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan], dtype)
     a, b = (m.ravel() for m in np.meshgrid(special, special))
-    *_, least, greatest = run(
-        backend, f"extremes<{type_}>", (1,), (a.size,), a, b, np.zeros(a.size, dtype), np.zeros(a.size, dtype)
-    )
+    blank = np.zeros(a.size, dtype)
+    *_, least, greatest = run(backend, f"extremes<{type_}>", (1,), (a.size,), a, b, blank, blank)
     np.testing.assert_array_equal(least, np.fmin(a, b))
     np.testing.assert_array_equal(greatest, np.fmax(a, b))
 

@@ -66,11 +66,12 @@ def test_sources_that_are_gone_are_missed(source, compiled):
         advanced(source)
 
 
+def fails() -> int:
+    raise KernelCompilationError("no")
+
+
 def test_failures_are_not_kept(source):
     known: SourceCache[int] = SourceCache()
-
-    def fails() -> int:
-        raise KernelCompilationError("no")
 
     def made(key: str, path: Path, number: int) -> int:
         return known.get(key, [path], lambda: number, lambda compiled: compiled)
@@ -97,10 +98,6 @@ def test_what_was_prefetched_is_compiled_once(source):
 
 def test_a_failure_shows_where_the_kernel_is_requested(source):
     known: SourceCache[int] = SourceCache()
-
-    def fails() -> int:
-        raise KernelCompilationError("no")
-
     known.prefetch("key", [source], fails)
     known.compilations.finish()
     with pytest.raises(KernelCompilationError, match="no"):

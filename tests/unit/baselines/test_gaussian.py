@@ -10,8 +10,6 @@ from gpupc_impl import GaussianProblem, methods, skeleton
 from gpupc_impl.core.solve import unavailable
 from tests.graphs import linear_samples
 
-"""Limits with which no set separates, so that all tests are made."""
-
 
 def sample(rng: np.random.Generator, p: int, m: int, density: float = 0.5) -> np.ndarray:
     return linear_samples(p, m, density, rng, least=0.1)
@@ -112,9 +110,8 @@ class TestCausalLearn:
     @pytest.mark.parametrize("df_convention", ["pcalg", "cupc"])
     def test_agrees_in_all_that_it_reports(self, df_convention):
         """It has our graph, separating sets, edges per level and largest p-values, but makes more tests than ours."""
-        problem = GaussianProblem.from_data(
-            sample(np.random.default_rng(4), 15, 60), alpha=0.1, df_convention=df_convention
-        )
+        values = sample(np.random.default_rng(4), 15, 60)
+        problem = GaussianProblem.from_data(values, alpha=0.1, df_convention=df_convention)
         found = skeleton(problem, method="causal-learn", pmax=True)
         expected = skeleton(problem, method="stable-serial", pmax=True)
         assert found == expected
@@ -146,9 +143,6 @@ class TestCausalLearn:
 def test_causal_learn_says_that_it_is_missing(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "not installed" in methods()["causal-learn"].unavailable()
-
-
-# --- without a tolerance ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["stable-serial", "cupc-s", "pair-scan"])

@@ -301,9 +301,6 @@ def assert_same(found, expected):
     assert found.facts["translation_s"] > 0
 
 
-# --- cuPC-S ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("df_convention", ["pcalg", "cupc"])
 @pytest.mark.parametrize("max_level", [0, 1])
 @pytest.mark.parametrize("seed", range(3))
@@ -357,9 +354,6 @@ def test_a_program_for_gpus_runs_on_them_alone(cupc):
     assert unavailable(method) == unavailable(get_method("cupc-s"), "cuda")
     with pytest.raises(BackendUnavailable, match="runs on backend cuda alone, not on host"):
         open_method_backend(method, "host")
-
-
-# --- GPU-CMIknn ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -443,9 +437,6 @@ def test_gpucmiknn_refuses_what_its_kernels_cannot(gpucmiknn):
         run("gpucmiknn-authors", NonlinearProblem.from_data(data, k_cmi=201, k_perm=15))
 
 
-# --- FastPGM ---------------------------------------------------------------------------------------------------------
-
-
 def chain(**options):
     rng, middle = np.random.default_rng(0), np.arange(600) % 3
     first, last = (np.where(rng.random(600) < 0.2, rng.integers(3, size=600), middle) for _ in range(2))
@@ -461,9 +452,6 @@ def test_fastpgm_solves_by_its_own_rule(compiled, monkeypatch, max_level):
     assert found.facts["problem"] == own.facts()
     many = run("fastpgm", chain(max_level=max_level, categories={"V0": 30_000, "V2": 30_000}), {"threads": 2})
     assert many.levels_run == 1  # A table of level 1 has 2.7e9 cells.
-
-
-# --- building --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", peer_libraries.PROGRAMS)
@@ -484,9 +472,8 @@ def test_a_library_is_built_from_the_version_that_is_known(name, tmp_path, capsy
 def test_a_library_is_built_with_its_compiler(name, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(peer_libraries.Program, "mismatch", lambda program, clone: None)
     called = []
-    monkeypatch.setattr(
-        subprocess, "run", lambda command, check: called.append(command) or subprocess.CompletedProcess(command, 0)
-    )
+    done = subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(subprocess, "run", lambda command, check: called.append(command) or done)
     monkeypatch.setattr("shutil.which", lambda _: "nvcc")
     output = tmp_path / "made.so"
     assert peer_libraries.main([name, str(tmp_path), "--output", str(output), "--arch", "sm_80"]) == 0
@@ -502,9 +489,6 @@ def test_a_library_is_built_with_its_compiler(name, tmp_path, capsys, monkeypatc
     with pytest.raises(SystemExit):
         peer_libraries.main([name, str(tmp_path)])
     assert f"{program.compiler} is not on the PATH" in capsys.readouterr().err
-
-
-# --- GPUCSL ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("df_convention", ["pcalg", "cupc"])

@@ -22,6 +22,7 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.cli import arguments, output
 from gpupc_impl.core import registry
 from gpupc_impl.search import SearchRequest
+from tests.graphs import collider_chain
 
 METHOD = ["--method", "stable-serial"]
 COMMAND = [sys.executable, "-m", "gpupc_impl"]
@@ -31,11 +32,7 @@ EDGES = [("a", "c"), ("b", "c"), ("c", "d")]
 
 @pytest.fixture(scope="module")
 def frame():
-    """a -> c <- b, c -> d."""
-    rng = np.random.default_rng(1)
-    a, b = rng.normal(size=(2, 500))
-    c = a + b + rng.normal(size=500)
-    return pd.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=500)})
+    return collider_chain(500)
 
 
 @pytest.fixture
@@ -73,9 +70,6 @@ def refused(run):
     return call
 
 
-# --- methods -----------------------------------------------------------------------------------------------------
-
-
 def test_methods(run):
     code, out, err = run("methods")
     assert (code, err) == (0, "")
@@ -99,15 +93,9 @@ def test_methods_say_why_they_cannot_run_here(run, monkeypatch):
         registry.method(name, **facts, unavailable=lambda reason=reason: reason)(lambda problem, run: None)
     _, out, _ = run("methods")
     table, _, reasons = out.split("\n\n")
-    assert [line.split()[:3] for line in table.splitlines()[1:]] == [
-        ["one", "gaussian", "cpu"],
-        ["three", "gaussian", "cpu*"],
-        ["two", "gaussian", "cpu"],
-    ]
+    expected = [[name, "gaussian", backend] for name, backend in (("one", "cpu"), ("three", "cpu*"), ("two", "cpu"))]
+    assert [line.split()[:3] for line in table.splitlines()[1:]] == expected
     assert reasons == "Not available here:\n  cpu: no moon tonight (one, two)\n"
-
-
-# --- skeleton and pc ---------------------------------------------------------------------------------------------
 
 
 def test_summary(run, data):
@@ -174,9 +162,8 @@ def test_a_sheet_by_name(run, refused, frame, tmp_path):
         pd.DataFrame({"notes": ["none"]}).to_excel(book, sheet_name="first", index=False)
         frame.to_excel(book, sheet_name="numbers", index=False)
     assert "variables: 4" in run("skeleton", path, *METHOD, "--sheet", "numbers")[1]
-    assert "it has no sheet 'second'; it has: 'first', 'numbers'" in refused(
-        "skeleton", path, *METHOD, "--sheet", "second"
-    )
+    message = refused("skeleton", path, *METHOD, "--sheet", "second")
+    assert "it has no sheet 'second'; it has: 'first', 'numbers'" in message
 
 
 def test_bootstrap(run, data, tmp_path):
@@ -188,9 +175,8 @@ def test_bootstrap(run, data, tmp_path):
     expected = gpupc_impl.bootstrap(pd.read_csv(data), 4, 0.001, seed=3, method="stable-serial")
     assert found.to_frame().equals(expected.to_frame())
     stable = json.loads(run("bootstrap", data, *options, "--errors", "1.5", "--json")[1])
-    halves = gpupc_impl.bootstrap(
-        pd.read_csv(data), 4, 0.001, seed=3, replace=False, fraction=0.5, method="stable-serial"
-    )
+    halved = {"replace": False, "fraction": 0.5, "method": "stable-serial"}
+    halves = gpupc_impl.bootstrap(pd.read_csv(data), 4, 0.001, seed=3, **halved)
     assert stable["at_least"] == halves.threshold(1.5) > 0.5
     assert len(stable["edges"]) == len(halves.to_frame(halves.threshold(1.5)))
     assert "give a lower alpha" in run("bootstrap", data, *options, "--errors", "0.1")[2]
@@ -329,10 +315,8 @@ def test_correlations_made_on_the_device(run, refused, data, tmp_path):
 def test_correlation_matrix(run, refused, frame, data, tmp_path):
     frame.corr().to_csv(tmp_path / "corr.csv", index=False)
     run("skeleton", data, *METHOD, "--output", tmp_path / "data.npz")
-    code, out, _ = run(
-        *("skeleton", tmp_path / "corr.csv", *METHOD, "--correlation", "--n-samples", 500),
-        *("--output", tmp_path / "corr.npz"),
-    )
+    options = ["--correlation", "--n-samples", 500, "--output", tmp_path / "corr.npz"]
+    code, out, _ = run("skeleton", tmp_path / "corr.csv", *METHOD, *options)
     assert code == 0
     assert "samples: 500" in out
     assert Skeleton.load(tmp_path / "corr.npz") == Skeleton.load(tmp_path / "data.npz")
@@ -367,7 +351,7 @@ def test_no_name_of_others_commands_the_terminal(run, frame, data, tmp_path):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(printed))
 
 
-# --- what is refused before the run ------------------------------------------------------------------------------
+SUFFIXES = ".npz, .csv, .graphml, .gml, .dot, .json, .png or .svg"
 
 
 @pytest.mark.parametrize(
@@ -385,10 +369,7 @@ def test_no_name_of_others_commands_the_terminal(run, frame, data, tmp_path):
         (["--family", "ordinal"], "invalid choice: 'ordinal'"),
         (["--device-memory-limit", "much"], "'much' is not a size, such as 512MiB or 2GiB"),
         (["--device-memory-limit", f"{'9' * 30}GiB"], "GiB' is over the limit of 1,048,576TiB; give a size such as"),
-        (
-            ["--output", "out.txt"],
-            "cannot write out.txt: its name must end in .npz, .csv, .graphml, .gml, .dot, .json, .png or .svg",
-        ),
+        (["--output", "out.txt"], f"cannot write out.txt: its name must end in {SUFFIXES}"),
         (["--output", "no/such/out.npz"], "cannot write no/such/out.npz: there is no folder no/such"),
         (["--depth", "3"], "unrecognized arguments: --depth 3"),
         *((["--encoding", name], "by which Python decodes no text") for name in ("utf-8\0", "zlib", "", "\udcff")),
@@ -415,14 +396,10 @@ def test_sizes(text, bytes_):
 
 def test_missing_file(refused, tmp_path):
     for name in ("none.csv", "none.npz"):
-        assert refused("skeleton", tmp_path / name, *METHOD).endswith(
-            f"{name} cannot be read: No such file or directory"
-        )
+        message = refused("skeleton", tmp_path / name, *METHOD)
+        assert message.endswith(f"{name} cannot be read: No such file or directory")
     assert refused("skeleton", tmp_path, *METHOD) == f"{tmp_path} cannot be read: Is a directory"
     assert "required: COMMAND" in refused()
-
-
-# --- faults and interruptions ------------------------------------------------------------------------------------
 
 
 def test_a_fault_of_ours_is_told_from_a_users(run, data, monkeypatch):
@@ -453,19 +430,16 @@ def test_a_failed_save_leaves_nothing_behind(refused, data, tmp_path, monkeypatc
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.npz"]
 
 
+# A shell starts its background jobs with Ctrl-C ignored, and so would the command be.
+INTERRUPTIBLE = {"cwd": ROOT, "text": True, "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+
+
 def test_ctrl_c(tmp_path):
     """Interrupted while it waits for its data, from a pipe nobody writes to."""
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    with subprocess.Popen(
-        [*COMMAND, "skeleton", str(pipe), *METHOD],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell starts its background jobs with Ctrl-C ignored, and so would the command be.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **INTERRUPTIBLE}
+    with subprocess.Popen([*COMMAND, "skeleton", str(pipe), *METHOD], **options) as process:
         descriptor = os.open(pipe, os.O_WRONLY)  # returns once the command reads
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
@@ -480,15 +454,9 @@ def test_ctrl_c_that_an_import_drops_is_repeated(tmp_path):
         "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(1)\n"
         "except KeyboardInterrupt:\n    time.sleep(60)\n"
     )
-    done = subprocess.run(
-        [*COMMAND, "methods"],
-        cwd=ROOT,
-        env={**os.environ, "GPUPC_PLUGINS": "drops", "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    variables = {"GPUPC_PLUGINS": "drops", "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    options = {"env": os.environ | variables, "capture_output": True, "timeout": 50, **INTERRUPTIBLE}
+    done = subprocess.run([*COMMAND, "methods"], **options)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 

@@ -111,14 +111,9 @@ def test_a_new_one_on_the_command_line(signs, values, tmp_path, capsys):
 def test_a_new_one_is_measured_and_verified(signs, values, tmp_path):
     problem = tmp_path / "problem.npz"
     get_family("signs").problem.from_data(values, alpha=0.01).save(problem)
-    plan = MeasurementRequest(
-        problem_path=problem,
-        dataset={"name": "toy"},
-        settings=[Setting("signs-serial", "signs-serial", limits=Limits(time_s=60))],
-        out_dir=tmp_path / "records",
-        store=tmp_path / "samples",
-        repeats=1,
-    )
+    given = {"problem_path": problem, "dataset": {"name": "toy"}, "out_dir": tmp_path / "records", "store": tmp_path}
+    settings = [Setting("signs-serial", "signs-serial", limits=Limits(time_s=60))]
+    plan = MeasurementRequest(**given, settings=settings, repeats=1)
     measure_side_by_side(plan, Bench("host"), progress=lambda event: None)
     (row,) = verify_files(problem, [tmp_path / "records" / "signs-serial.json"])
     assert (row["status"], row["certificates_checked"], row["certificates_failed"]) == ("alone", 2, 0)

@@ -17,54 +17,29 @@ from gpupc_impl.core.knowledge import BackgroundKnowledge
 from gpupc_impl.measurement.record import InvalidRecord, Record
 from gpupc_impl.tables import read_table
 
+NO_FILES = {"pipe": "pipe", "folder": ".", "link to a pipe": "link", "null character": "a\0b"}
+NO_FILES |= {"half a character": "\ud800", "too long": "a" * 300}
 
-@pytest.fixture(params=["pipe", "folder", "link to a pipe", "null character", "half a character", "too long"])
+
+@pytest.fixture(params=NO_FILES.values(), ids=NO_FILES)
 def no_file(request, tmp_path):
     """A path at which there is no file that could be read."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
-    return {
-        "pipe": tmp_path / "pipe",
-        "folder": tmp_path,
-        "link to a pipe": tmp_path / "link",
-        "null character": tmp_path / "a\0b",
-        "half a character": tmp_path / "\ud800",
-        "too long": tmp_path / ("a" * 300),
-    }[request.param]
+    return tmp_path / request.param
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        files.read_json,
-        files.read_csv,
-        files.load_array,
-        load_problem,
-        Skeleton.load,
-        Record.load,
-        BackgroundKnowledge.from_file,
-    ],
-)
+READERS = (files.read_json, files.read_csv, files.load_array, load_problem, Skeleton.load, Record.load)
+
+
+@pytest.mark.parametrize("read", [*READERS, BackgroundKnowledge.from_file])
 def test_nothing_waits_for_what_is_no_file(read, no_file):
     with pytest.raises((OSError, InvalidProblem)):
         read(no_file)
 
 
-FORMULAS = [
-    "=1+1",
-    "\r=1+1",
-    "\n=1+1",
-    "\t@a",
-    "＝1+1",
-    " \u200b+1+1",
-    "\ufeff-a",
-    "a\r=1+1",
-    "a\r\n=1+1",
-    "a;=1+1",
-    "a, b\t@sum(A1)",
-    '"\r=1+1',
-    "-",
-]
+FORMULAS = ["=1+1", "\r=1+1", "\n=1+1", "\t@a", "＝1+1", " \u200b+1+1", "\ufeff-a", "a\r=1+1", "a\r\n=1+1", "a;=1+1"]
+FORMULAS += ["a, b\t@sum(A1)", '"\r=1+1', "-"]
 NUMBERS = ["-1.5", "+2", "-inf"]
 
 

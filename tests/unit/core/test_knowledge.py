@@ -23,10 +23,8 @@ def arrows(edges, **statements):
 
 
 def test_edges_by_name_and_by_index_are_sorted_and_counted_once():
-    statements = {
-        "required_edges": [("income", "age"), (0, 1), ["age", np.int64(1)]],
-        "forbidden_edges": np.array([[4, 2]]),
-    }
+    statements = {"required_edges": [("income", "age"), (0, 1), ["age", np.int64(1)]]}
+    statements["forbidden_edges"] = np.array([[4, 2]])
     assert fixed(**statements) == ([[0, 1]], [[2, 4]])
     assert hash(BackgroundKnowledge(**statements))
 
@@ -55,42 +53,30 @@ def test_tiers_orient_edges_between_them_and_no_others():
     assert arrows(edges, tiers=tiers) == [[0, 1], [4, 1]]
 
 
+AI, IA, IH = ("age", "income"), ("income", "age"), ("income", "health")
+AH, HA, HI = ("age", "health"), ("health", "age"), ("health", "income")
+CIRCLE = {"required_directions": [AI], "required_edges": [IH, AH], "forbidden_directions": [HI]}
+
+
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
+        ({"required_edges": [AI], "forbidden_edges": [IA]}, "edge between age and income is required and forbidden"),
+        ({"required_directions": [AI, IA]}, "age -> income and income -> age are both required"),
+        ({"required_directions": [AI], "forbidden_directions": [AI]}, "age -> income is required and forbidden"),
         (
-            {"required_edges": [("age", "income")], "forbidden_edges": [("income", "age")]},
-            "edge between age and income is required and forbidden",
-        ),
-        (
-            {"required_directions": [("age", "income"), ("income", "age")]},
-            "age -> income and income -> age are both required",
-        ),
-        (
-            {"required_directions": [("age", "income")], "forbidden_directions": [("age", "income")]},
-            "age -> income is required and forbidden",
-        ),
-        (
-            {"required_directions": [("health", "age")], "tiers": [["age"], ["smoking", "health"]]},
+            {"required_directions": [HA], "tiers": [["age"], ["smoking", "health"]]},
             "health -> age is required, but age is in tier 1, before health in tier 2",
         ),
         (
-            {"required_edges": [("age", "health")], "forbidden_directions": [("age", "health"), ("health", "age")]},
+            {"required_edges": [AH], "forbidden_directions": [AH, HA]},
             "edge between age and health is required, but both its directions are forbidden",
         ),
         (
-            {"required_directions": [("age", "income"), ("income", "health"), ("health", "age")]},
+            {"required_directions": [AI, IH, HA]},
             "in a circle, (age -> income -> health -> age|income -> health -> age -> income|health -> age -> income)",
         ),
-        (
-            {
-                "required_directions": [("age", "income")],
-                "required_edges": [("income", "health"), ("age", "health")],
-                "forbidden_directions": [("health", "income")],
-                "tiers": [["health"], ["age"]],
-            },
-            "in a circle",
-        ),
+        ({**CIRCLE, "tiers": [["health"], ["age"]]}, "in a circle"),
         ({"tiers": [["age"], ["income"], ["age"]]}, "age is in tier 1 and in tier 3"),
         ({"required_edges": ["age"]}, "list of variables"),
     ],
@@ -124,9 +110,8 @@ def test_unknown_variables_are_named_with_those_near_them(variable, message):
 def test_a_number_that_is_a_name_and_an_index_is_ambiguous():
     with pytest.raises(InvalidProblem, match="give the name as text"):
         constraints(BackgroundKnowledge(forbidden_edges=[(0, 1)]), ("1", "2", "3"))
-    assert constraints(BackgroundKnowledge(forbidden_edges=[("1", "2")]), ("1", "2", "3")).fixed.forbidden.tolist() == [
-        [0, 1]
-    ]
+    stated = constraints(BackgroundKnowledge(forbidden_edges=[("1", "2")]), ("1", "2", "3"))
+    assert stated.fixed.forbidden.tolist() == [[0, 1]]
 
 
 def test_yaml(tmp_path):

@@ -12,20 +12,11 @@ from hypothesis import strategies as st
 from gpupc_impl import CPDAG, Skeleton, orient
 from gpupc_impl.core import colliders
 from gpupc_impl.core.result import InvalidSkeleton
-from tests.graphs import make_skeleton, skeletons
+from tests.graphs import causallearn_cpdag, make_skeleton, random_dag, skeletons
 
 
 def arrows(cpdag):
     return set(map(tuple, np.argwhere(cpdag.directed).tolist()))
-
-
-# --- oracles -----------------------------------------------------------------------------------------------------
-
-
-def random_dag(p, density, seed):
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(p)
-    return nx.DiGraph({int(a): [int(b) for b in order[k + 1 :] if rng.random() < density] for k, a in enumerate(order)})
 
 
 def oracle_skeleton(dag):
@@ -39,31 +30,16 @@ def oracle_skeleton(dag):
     return make_skeleton(p, dag.edges, sepsets)
 
 
-def cpdag_by_causallearn(dag):
-    from causallearn.graph.Dag import Dag
-    from causallearn.graph.GraphNode import GraphNode
-    from causallearn.utils.DAG2CPDAG import dag2cpdag
-
-    nodes = [GraphNode(str(k)) for k in range(dag.number_of_nodes())]
-    graph = Dag(nodes)
-    for i, j in dag.edges:
-        graph.add_directed_edge(nodes[i], nodes[j])
-    ends = dag2cpdag(graph).graph
-    return set(map(tuple, np.argwhere((ends == -1) & (ends.T == 1)).tolist()))
-
-
 @pytest.mark.parametrize(("p", "degree"), [(10, 2), (10, 6), (20, 3), (20, 8), (30, 2)])
 @pytest.mark.parametrize("seed", range(3))
 def test_oracle_gives_the_cpdag_of_causallearn(p, degree, seed):
-    dag = random_dag(p, degree / (p - 1), seed)
-    cpdag = orient(oracle_skeleton(dag))
-    assert arrows(cpdag) == cpdag_by_causallearn(dag)
-    assert arrows(cpdag) <= set(dag.edges)
+    dag = random_dag(p, degree / (p - 1), np.random.default_rng(seed))
+    cpdag = orient(oracle_skeleton(nx.from_numpy_array(dag, create_using=nx.DiGraph)))
+    ends = causallearn_cpdag(dag).graph
+    assert np.array_equal(cpdag.directed, (ends == -1) & (ends.T == 1))
+    assert not (cpdag.directed & ~dag).any()
     assert len(cpdag.conflicts) == 0
     assert not cpdag.has_directed_cycle
-
-
-# --- arbitrary skeletons: contradictions and all -----------------------------------------------------------------
 
 
 def orient_word_by_word(skeleton):
@@ -96,11 +72,7 @@ def orient_word_by_word(skeleton):
         return {
             (a, b)
             for a, b, c, d in itertools.permutations(range(p), 4)
-            if {(c, b), (d, b)} <= directed
-            and not adjacency[c, d]
-            and undirected(a, b)
-            and undirected(a, c)
-            and undirected(a, d)
+            if {(c, b), (d, b)} <= directed and not adjacency[c, d] and all(undirected(a, x) for x in (b, c, d))
         }
 
     before = None
@@ -139,23 +111,6 @@ def test_does_not_depend_on_the_order_of_the_variables(skeleton, random):
     assert len(here.conflicts) == len(there.conflicts)
 
 
-def test_two_colliders_that_share_an_edge_are_a_conflict():
-    # 0 - 1 - 2 - 3 with neither 1 in the set of (0, 2) nor 2 in the set of (1, 3).
-    cpdag = orient(make_skeleton(4, [(0, 1), (1, 2), (2, 3)]))
-    assert arrows(cpdag) == {(0, 1), (3, 2)}
-    assert cpdag.conflicts.tolist() == [[1, 2]]
-    assert cpdag.undirected[1, 2]
-
-
-def test_a_rule_that_asks_both_ways_is_a_conflict():
-    # a -> b - c <- d: rule 1 wants b -> c because of a and c -> b because of d.
-    # 0 -> 2 <- 1 and 4 -> 3 <- 5 are v-structures; 2 - 3 is in no v-structure.
-    sepsets = {(0, 3): [2], (1, 3): [2], (2, 4): [3], (2, 5): [3]}
-    cpdag = orient(make_skeleton(6, [(0, 2), (1, 2), (4, 3), (5, 3), (2, 3)], sepsets))
-    assert arrows(cpdag) == {(0, 2), (1, 2), (4, 3), (5, 3)}
-    assert cpdag.conflicts.tolist() == [[2, 3]]
-
-
 def test_v_structures_without_a_conflict_can_still_make_a_cycle():
     # A triangle 0, 1, 2 whose corners are colliders with one outer neighbour each.
     edges = [(0, 1), (1, 2), (0, 2), (3, 1), (4, 2), (5, 0)]
@@ -174,14 +129,6 @@ def test_a_row_split_into_pieces_gives_the_same(monkeypatch):
     assert whole.n_directed == 29
 
 
-def test_nothing_to_orient():
-    empty = orient(make_skeleton(3, []))
-    assert (empty.n_directed, empty.n_undirected, len(empty.conflicts)) == (0, 0, 0)
-    assert empty.to_frame().empty
-    complete = orient(make_skeleton(4, itertools.combinations(range(4), 2)))
-    assert (complete.n_directed, complete.n_undirected) == (0, 6)
-
-
 def test_a_long_chain_of_rule_1_takes_seconds():
     p = 3000
     chain = [(k, k + 1) for k in range(1, p - 1)]
@@ -192,9 +139,6 @@ def test_a_long_chain_of_rule_1_takes_seconds():
     assert cpdag.n_undirected == 0
 
 
-# --- the result --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def mixed():
     """a -> c <- b, c -> d; e - f; g - h in conflict, between i and j."""
@@ -203,15 +147,8 @@ def mixed():
     return orient(make_skeleton(10, edges, {(0, 3): [2], (1, 3): [2]}, names))
 
 
-ROWS = [
-    ("a", "c", "directed"),
-    ("b", "c", "directed"),
-    ("c", "d", "directed"),
-    ("e", "f", "undirected"),
-    ("g", "h", "conflict"),
-    ("i", "g", "directed"),
-    ("j", "h", "directed"),
-]
+ROWS = [*((*pair, "directed") for pair in ("ac", "bc", "cd")), ("e", "f", "undirected"), ("g", "h", "conflict")]
+ROWS += [("i", "g", "directed"), ("j", "h", "directed")]
 
 
 def test_frame(mixed):
@@ -262,14 +199,6 @@ def test_directions_that_no_search_can_have_written_are_refused(mixed, tmp_path,
     np.savez(tmp_path / "graph.npz", **{**arrays, name: change(arrays[name])})
     with pytest.raises(InvalidSkeleton, match=rf"graph\.npz .*{message}.*; make it again"):
         CPDAG.load(tmp_path / "graph.npz")
-
-
-def test_csv_and_graphml(mixed, tmp_path):
-    mixed.save(tmp_path / "graph.csv")
-    lines = (tmp_path / "graph.csv").read_text().splitlines()
-    assert lines == ["source,target,kind", *map(",".join, ROWS)]
-    mixed.save(tmp_path / "graph.graphml")
-    assert dict(nx.read_graphml(tmp_path / "graph.graphml").edges) == dict(mixed.to_networkx().edges)
 
 
 def test_equality_is_of_labelled_directions(mixed):

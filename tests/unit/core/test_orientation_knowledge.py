@@ -9,35 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import (
-    CPDAG,
-    BackgroundKnowledge,
-    GaussianProblem,
-    IndependenceOracle,
-    InvalidParameter,
-    InvalidProblem,
-    orient,
-    pc,
-    skeleton,
-)
+from gpupc_impl import CPDAG, BackgroundKnowledge, GaussianProblem, IndependenceOracle, orient, pc, skeleton
 from gpupc_impl.core import colliders, orientation
 from gpupc_impl.core.knowledge import with_knowledge
-from gpupc_impl.core.registry import Method
+from gpupc_impl.core.problem import InvalidProblem
+from gpupc_impl.core.registry import InvalidParameter, Method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.gaussian.retest import Retest
-from tests.graphs import linear_samples, make_skeleton, skeletons
+from tests.graphs import linear_samples, make_skeleton, random_dag, skeletons
 
 
 def arrows(matrix):
     return set(map(tuple, np.argwhere(matrix).tolist()))
-
-
-def random_dag(p, density, rng):
-    """(p, p) bool in a random order of the variables."""
-    order = rng.permutation(p)
-    dag = np.zeros((p, p), bool)
-    dag[np.ix_(order, order)] = np.triu(rng.random((p, p)) < density, 1)
-    return dag
 
 
 def ancestors(dag):
@@ -77,15 +60,13 @@ def true_knowledge(dag, rng, gaps=False):
     chosen = [edges[rng.random(len(edges)) < share] for share in (0.1, 0.15, 0.15)]
     nowhere = np.argwhere(np.triu(~(dag | dag.T), 1))
     with_tier = rng.random(p) < 0.3
-    median = np.median(depth)
+    early, late = (np.flatnonzero(with_tier & part) for part in (depth <= np.median(depth), depth > np.median(depth)))
     return BackgroundKnowledge(
         required_edges=chosen[0],
         required_directions=chosen[1],
         forbidden_directions=chosen[2][:, ::-1],
         forbidden_edges=nowhere[rng.random(len(nowhere)) < 0.2] if gaps else (),
-        tiers=[np.flatnonzero(with_tier & (depth <= median)), np.flatnonzero(with_tier & (depth > median))]
-        if rng.random() < 0.5
-        else (),
+        tiers=[early, late] if rng.random() < 0.5 else (),
     )
 
 
@@ -99,9 +80,6 @@ def known_arrows(dag, knowledge):
         or (j, i) in knowledge.forbidden_directions
         or tier.get(i, np.inf) < tier.get(j, -np.inf)
     }
-
-
-# --- Meek's rules with knowledge -----------------------------------------------------------------------------------
 
 
 def shared_by_all_extensions(dag, known):
@@ -172,17 +150,8 @@ def test_agrees_with_causallearn_but_for_rule_4(p, density, seed):
         assert arrows(orient(truth, knowledge=knowledge).directed) == theirs
 
 
-# --- d-separation oracles ------------------------------------------------------------------------------------------
-
-
-ORACLE = Method(
-    name="oracle",
-    family="oracle",
-    backends=("cpu",),
-    source="",
-    summary="",
-    solve=lambda problem, run: problem.skeleton(),
-)
+FACTS = {"name": "oracle", "family": "oracle", "backends": ("cpu",), "source": "", "summary": ""}
+ORACLE = Method(**FACTS, solve=lambda problem, run: problem.skeleton())
 
 
 def extension(directed, undirected):
@@ -235,7 +204,6 @@ def check_against_the_true_dag(seed, largest):
     directed, undirected = orientation.equivalence_class(dag)
     assert np.array_equal(plain.directed, directed)
     assert np.array_equal(plain.undirected, undirected)
-
     knowledge = true_knowledge(dag, rng, gaps=True)
     problem = with_knowledge(free, knowledge)
     found = solve(problem, ORACLE, None)
@@ -261,9 +229,6 @@ def oracle_family(monkeypatch):
 def test_oracles_give_the_class_of_the_dag_and_what_knowledge_adds(oracle_family):
     for seed in range(25):
         check_against_the_true_dag(seed, 14)
-
-
-# --- conflicts -----------------------------------------------------------------------------------------------------
 
 
 @given(skeletons())
@@ -313,9 +278,6 @@ def test_a_v_structure_against_knowledge_is_dropped_whole():
     assert arrows(orient(found).directed) == {(0, 1), (2, 1)}
     known = orient(found, knowledge=BackgroundKnowledge(forbidden_directions=[(0, 1)]))
     assert arrows(known.directed) == {(1, 0)}
-
-
-# --- conservative and majority-rule v-structures -------------------------------------------------------------------
 
 
 def votes_word_by_word(found, problem):
@@ -378,9 +340,6 @@ def test_no_rule_takes_an_ambiguous_triple_for_either():
     oriented = orient(found, knowledge=knowledge)
     assert oriented.ambiguous.tolist() == [[0, 1, 2]]
     assert arrows(oriented.directed) == {(0, 1)}
-
-
-# --- the rest ------------------------------------------------------------------------------------------------------
 
 
 def test_choices_are_named():

@@ -5,8 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from gpupc_impl import GaussianProblem, skeleton
-from gpupc_impl.backends.host import HostBackend
+from gpupc_impl import GaussianProblem
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable, stop_reason
 from tests.graphs import edges_to_adjacency
 
@@ -64,11 +63,6 @@ def test_one_variable_has_no_level():
     assert found.stopped_because == "complete: no variable has the 1 neighbours that a test of level 0 needs"
 
 
-def test_defaults_of_an_outcome():
-    outcome = LevelOutcome(1, 2, 3)
-    assert (outcome.undefined, outcome.pseudo_inverses, outcome.seconds) == (0, 0, None)
-
-
 @pytest.mark.parametrize(
     ("level", "max_degree", "given", "reason"),
     [
@@ -91,13 +85,3 @@ def test_why_a_level_is_not_run(level, max_degree, given, reason):
         assert said is None
     else:
         assert re.match(reason, said), said
-
-
-@pytest.mark.parametrize("method", ["stable-serial", "cupc-e", "cupc-s", "pair-scan"])
-def test_a_search_that_cannot_begin_keeps_every_edge(method):
-    if method != "stable-serial" and (reason := HostBackend.unavailable()):
-        pytest.skip(reason)
-    found = skeleton(np.random.default_rng(0).normal(size=(3, 4)), method=method)
-    assert found.levels_run == 0
-    assert np.array_equal(found.adjacency, ~np.eye(4, dtype=bool))
-    assert found.stopped_because.startswith("no degrees of freedom")

@@ -1,13 +1,11 @@
 """Results written into folders that others may write to, and to paths that are none."""
 
-import csv
 import os
 
 import numpy as np
-import pandas
 import pytest
 
-from gpupc_impl import CPDAG, InvalidProblem, Skeleton, bootstrap, pc, skeleton
+from gpupc_impl import InvalidProblem, Skeleton, bootstrap, pc, skeleton
 from gpupc_impl.core.files import write_whole
 from gpupc_impl.core.registry import InvalidParameter
 
@@ -53,19 +51,6 @@ def test_a_path_that_is_none_is_named(graph, tmp_path, name):
             skeleton(DATA, method="out-of-core-block", backend="host", **{parameter: path})
     with pytest.raises(OSError, match="no path can have a null character"):
         bootstrap(DATA, 2, method="stable-serial", folder=path)
-
-
-@pytest.mark.parametrize("kind", [Skeleton, CPDAG])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_no_program_finds_a_formula_inside_of_a_name_wherever_it_splits_lines(tmp_path, kind, delimiter):
-    names = ("x;=1+1", "y\t=cmd|' /C calc'!A0;", "z\n=1+1", "w\r@sum(A1)", "a;-3.5", "plain")
-    table = pandas.DataFrame(np.random.default_rng(0).normal(size=(90, 6)).cumsum(axis=1), columns=list(names))
-    found = pc(table, method="stable-serial", max_level=0)
-    (found if kind is CPDAG else found.skeleton).save(tmp_path / "graph.csv")
-    with open(tmp_path / "graph.csv", newline="", encoding="utf-8") as file:
-        cells = [cell for row in csv.reader(file, delimiter=delimiter) for cell in row]
-    assert any("1+1" in cell for cell in cells)
-    assert not [cell for cell in cells if cell.lstrip("\t\r\n").startswith(("=", "+", "@"))]
 
 
 def test_a_search_names_a_folder_that_is_none():

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from gpupc_impl import BackgroundKnowledge, InvalidProblem, skeleton
 from gpupc_impl.core.colliders import judged_triples
+from tests.graphs import linear_samples
 
 QUICK = settings(deadline=None, derandomize=True, max_examples=20)
 
 
-def sample(seed: int, p: int, n: int = 120) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    weights = np.triu(rng.random((p, p)) < 0.5, 1) * rng.uniform(0.3, 1, (p, p))
-    return rng.standard_normal((n, p)) @ np.linalg.inv(np.eye(p) - weights)
+def sample(seed: int, p: int) -> np.ndarray:
+    return linear_samples(p, 120, 0.5, seed)
 
 
 def p_value(data: np.ndarray, i: int, j: int, members: tuple[int, ...]) -> float:

@@ -5,25 +5,13 @@ import pytest
 
 from datasets import DataError, Dataset, DatasetUnavailable, load, registry
 
+VALUES = np.random.default_rng(0).normal(size=(5, 2))
+CODES, DAG = np.uint8([[0, 1], [2, 0]]), np.eye(2, k=1, dtype=bool)
+PLAIN = Dataset("plain", VALUES, ("a", "b"), "gaussian", facts={"source": "here"})
+WHOLE = Dataset("all", CODES, ("a", "b"), "discrete", DAG, {"samples": 2}, (("x", "y", "z"), ("0", "1")))
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        Dataset(
-            "plain", np.random.default_rng(0).normal(size=(5, 2)), ("a", "b"), "gaussian", facts={"source": "here"}
-        ),
-        Dataset(
-            "all",
-            np.array([[0, 1], [2, 0]], np.uint8),
-            ("a", "b"),
-            "discrete",
-            np.array([[False, True], [False, False]]),
-            {"samples": 2},
-            (("x", "y", "z"), ("0", "1")),
-        ),
-    ],
-    ids=lambda data: data.name,
-)
+
+@pytest.mark.parametrize("data", [PLAIN, WHOLE], ids=lambda data: data.name)
 def test_what_is_saved_is_loaded(tmp_path, data):
     data.save(tmp_path / "data.npz")
     loaded = Dataset.load(tmp_path / "data.npz")

@@ -63,9 +63,6 @@ def reader(name):
     return BIFReader(string=gzip.decompress(networks.network_path("discrete", name).read_bytes()).decode())
 
 
-# --- reading ---------------------------------------------------------------------------------------------------
-
-
 def test_a_network_is_read():
     for content in (TOY.encode(), gzip.compress(TOY.encode())):
         found = bif.read_bif(content, "toy")
@@ -155,9 +152,6 @@ def test_a_table_that_would_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr(bif, "LARGEST_TABLE", 11)
     with pytest.raises(DataError, match="of 'wet': 12 probabilities are more than 11"):
         bif.read_bif(TOY.encode(), "toy")
-
-
-# --- sampling --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["asia", "child", pytest.param("alarm", marks=pytest.mark.slow)])
@@ -266,9 +260,6 @@ def test_labels_are_the_declared_ones_whether_they_occur_or_not():
     assert declared.max() == 21  # gpuPC, Table 1
 
 
-# --- independent uniform categories ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("categories", [2, 5, 20, 256, 257])
 def test_uniform_categories_are_uniform_and_independent(categories):
     n = 40_000
@@ -281,9 +272,6 @@ def test_uniform_categories_are_uniform_and_independent(categories):
         assert 1e-5 < stats.chi2.sf(statistic, categories - 1) < 1 - 1e-5
     correlation = np.corrcoef(data.values, rowvar=False)[np.triu_indices(6, 1)]
     assert np.abs(correlation).max() < 5 / np.sqrt(n)
-
-
-# --- what a discrete data set is -------------------------------------------------------------------------------
 
 
 def test_a_discrete_dataset_keeps_codes_and_labels():
@@ -306,11 +294,7 @@ def test_a_discrete_dataset_keeps_codes_and_labels():
     ],
 )
 def test_an_inconsistent_discrete_dataset_is_an_error(changes, said):
-    good = {
-        "values": np.array([[0, 1], [2, 0]], dtype=np.uint8),
-        "family": "discrete",
-        "labels": (("u", "v", "w"), ("0", "1")),
-    }
+    good = {"values": np.uint8([[0, 1], [2, 0]]), "family": "discrete", "labels": (("u", "v", "w"), ("0", "1"))}
     with pytest.raises(DataError, match=said):
         Dataset("x", names=("a", "b"), **good | changes)
 

@@ -83,17 +83,9 @@ def surroundings(monkeypatch):
 
 
 def spec(server=None, **changes):
-    entry = {
-        "kind": "file",
-        "family": "gaussian",
-        "file": "t.csv",
-        "sha256": hashlib.sha256(CONTENT).hexdigest(),
-        "reader": {"format": "csv", "header": True},
-        "samples": 30_000,
-        "variables": 2,
-        "licence": "none",
-        "citation": "none",
-    }
+    entry = {"kind": "file", "family": "gaussian", "file": "t.csv", "samples": 30_000, "variables": 2}
+    entry |= {"sha256": hashlib.sha256(CONTENT).hexdigest(), "reader": {"format": "csv", "header": True}}
+    entry |= {"licence": "none", "citation": "none"}
     return entry | ({"url": server.url} if server else {}) | changes
 
 

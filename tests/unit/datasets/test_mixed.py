@@ -7,14 +7,8 @@ from datasets import load
 from datasets.mixed import categorized_noise
 from gpupc_impl import MixedProblem
 
-SPEC = {
-    "kind": "generated",
-    "family": "mixed",
-    "generator": "mixed.categorized_noise",
-    "parameters": {"p": 6, "n": 50, "seed": 3},
-    "licence": "MIT",
-    "citation": "none",
-}
+SPEC = {"kind": "generated", "family": "mixed", "generator": "mixed.categorized_noise", "licence": "MIT"}
+SPEC |= {"parameters": {"p": 6, "n": 50, "seed": 3}, "citation": "none"}
 
 
 def test_columns_are_standard_numbers_or_balanced_codes():
@@ -55,7 +49,6 @@ def test_a_config_can_declare_it(tmp_path):
     data.save(tmp_path / "data.npz")
     loaded = type(data).load(tmp_path / "data.npz")
     assert loaded.labels == data.labels
-    problem = MixedProblem.from_data(
-        loaded.values, names=loaded.names, categories=dict(zip(loaded.names, loaded.labels, strict=True))
-    )
+    categories = dict(zip(loaded.names, loaded.labels, strict=True))
+    problem = MixedProblem.from_data(loaded.values, names=loaded.names, categories=categories)
     assert problem.categories.tolist() == [len(labels) for labels in data.labels]

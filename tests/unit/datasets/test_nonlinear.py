@@ -11,14 +11,8 @@ import datasets
 from datasets.dataset import DataError
 from datasets.nonlinear import FUNCTIONS, Node, additive_noise, random_nodes, sample, signal, tanh
 
-SMALL = st.fixed_dictionaries(
-    {
-        "p": st.integers(1, 25),
-        "n": st.integers(2, 40),
-        "seed": st.integers(0, 2**63),
-        "density": st.none() | st.floats(0, 1),
-    }
-)
+SIZES = {"p": st.integers(1, 25), "n": st.integers(2, 40), "seed": st.integers(0, 2**63)}
+SMALL = st.fixed_dictionaries({**SIZES, "density": st.none() | st.floats(0, 1)})
 
 
 @settings(deadline=None)

@@ -61,22 +61,11 @@ def test_csv_keeps_every_bit(tmp_path_factory, rows):
     assert np.array_equal(values, np.array(rows))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "is empty"),
-        ("a,b\n", "has a header and no data"),
-        ("a,b\n1,2\n3,NA\n", r"line 3, column 2 \('b'\): 'NA' is a missing value"),
-        (",a\n1,2\n", "column 1 has no name"),
-        ('a,b\n"1,2\n', "not a readable text table"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [(",a\n1,2\n", "column 1 has no name"), ('a,b\n"1,2\n', "not a readable")])
 def test_csv_refuses(csv_file, text, said):
     """As the command line does, whose tests have the other cases."""
-    path = csv_file(text)
-    with pytest.raises(DataError, match=said) as caught:
-        read_csv(path)
-    assert str(path) in str(caught.value)
+    with pytest.raises(DataError, match=rf"t\.csv.*{said}"):
+        read_csv(csv_file(text))
 
 
 @pytest.mark.parametrize("read", [read_csv, read_npz, read_rdata])
@@ -94,21 +83,10 @@ def test_npz(tmp_path):
     np.savez(path, x=np.zeros((3, 2)), y=np.ones((3, 2)))
     assert read_npz(path, array="y")[0].sum() == 6
     assert read_npz(path, array="y")[1] == ("V0", "V1")
-
-
-@pytest.mark.parametrize(
-    ("arrays", "said"),
-    [
-        ({"x": np.zeros((2, 2)), "y": np.zeros((2, 2))}, r"one two-dimensional array; it holds x \(2, 2\), y \(2, 2\)"),
-        ({"x": np.zeros((2, 2)), "names": np.array(["a", "a"])}, "repeated: a"),
-        ({"x": np.array([[0.0, 1.0], [2.0, np.nan]])}, "row 2, column 2: a value is missing"),
-        ({"x": np.array([[object()]])}, r"not a readable \.npz"),
-    ],
-)
-def test_npz_refuses(tmp_path, arrays, said):
-    path = tmp_path / "t.npz"
-    np.savez(path, **arrays)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=r"one two-dimensional array; it holds x \(3, 2\), y \(3, 2\)"):
+        read_npz(path)
+    np.savez(path, x=np.zeros((2, 2)), names=np.array(["a", "a"]))
+    with pytest.raises(DataError, match="repeated: a"):
         read_npz(path)
 
 

@@ -12,16 +12,12 @@ import datasets
 from datasets.dataset import fingerprint
 from datasets.wide import regulated_genes, rows
 
+SIZES = {"p": st.integers(1, 30), "n": st.integers(2, 40), "regulators": st.integers(1, 30)}
+
 
 @settings(deadline=None)
 @given(
-    p=st.integers(1, 30),
-    n=st.integers(2, 40),
-    seed=st.integers(0, 2**63),
-    regulators=st.integers(1, 30),
-    coupling=st.floats(0, 1),
-    weakest=st.floats(0, 1),
-    block=st.integers(1, 5000),
+    **SIZES, seed=st.integers(0, 2**63), coupling=st.floats(0, 1), weakest=st.floats(0, 1), block=st.integers(1, 5000)
 )
 def test_blocks_do_not_matter(p, n, seed, regulators, coupling, weakest, block):
     parameters = {"p": p, "n": n, "seed": seed, "regulators": min(p, regulators)}

@@ -32,9 +32,8 @@ def sampled(seed, p=8, n=400, most=4, noise=0.4, **options):
             codes[copies, k] = (codes[copies, parent] + parent) % categories[k]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return DiscreteProblem.from_data(
-            codes, categories={f"V{k}": int(count) for k, count in enumerate(categories)}, **options
-        )
+        declared = {f"V{k}": int(count) for k, count in enumerate(categories)}
+        return DiscreteProblem.from_data(codes, categories=declared, **options)
 
 
 def serial_search(problem):

@@ -16,8 +16,6 @@ from gpupc_impl.engine import bit_graph
 from tests.prepared import Prepared
 from tests.unit.discrete.conftest import METHODS, WatchedBackend, assert_same, run, sampled
 
-# --- memory ----------------------------------------------------------------------------------------------------------
-
 
 def test_a_small_budget_gives_the_same_answer(backend):
     problem = sampled(10, p=7, n=2000, most=20, noise=0.2, alpha=0.05, df_rule="adjusted")
@@ -117,9 +115,6 @@ def test_no_memory_at_all(method):
 def test_blocks_that_are_too_large_are_refused(backend, method, params):
     with pytest.raises(InvalidParameter, match="at most 512 threads"):
         run(sampled(0), method, backend, params)
-
-
-# --- launches --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [2, 128])
@@ -222,9 +217,6 @@ def test_few_ways_of_a_first_search_find_what_all_ways_find(most):
     assert few.levels_run == 3
     assert few == all_ways
     np.testing.assert_array_equal(few.pmax, all_ways.pmax)
-
-
-# --- blocks ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", block_tables.DEFAULTS)

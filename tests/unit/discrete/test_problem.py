@@ -25,9 +25,6 @@ def coded(column, name="x", **options):
     return problem.codes[0].tolist(), problem.labels[0], bool(problem.declared[0])
 
 
-# --- labels to codes -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("column", "codes", "labels"),
     [
@@ -92,25 +89,15 @@ def test_codes_stand_for_their_labels(rows):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *args, **kwargs: None)
         problem = DiscreteProblem.from_data(np.array(rows))
-    assert np.array_equal(
-        [[int(problem.labels[k][code]) for code in problem.codes[k]] for k in range(2)], np.array(rows).T
-    )
+    read = [[int(problem.labels[k][code]) for code in problem.codes[k]] for k in range(2)]
+    assert np.array_equal(read, np.array(rows).T)
     assert all(list(map(int, labels)) == sorted({row[k] for row in rows}) for k, labels in enumerate(problem.labels))
 
 
-# --- what is refused -----------------------------------------------------------------------------------------------
+DATES, WORDS = np.array(["2020-01-01", "NaT"], dtype="datetime64[D]"), pd.array(["a", None], dtype="string")
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        ["a", None],
-        [1.0, math.nan],
-        pd.Categorical(["u", None]),
-        pd.array(["a", None], dtype="string"),
-        np.array(["2020-01-01", "NaT"], dtype="datetime64[D]"),
-    ],
-)
+@pytest.mark.parametrize("column", [["a", None], [1.0, math.nan], pd.Categorical(["u", None]), WORDS, DATES])
 def test_missing_values_name_column_and_row(column):
     with pytest.raises(InvalidProblem, match=r"column 'x' has 1 missing value.*row 1"):
         coded(column)
@@ -155,9 +142,6 @@ def test_constant_variables_are_named():
         problem = DiscreteProblem.from_data(pd.DataFrame({"a": [0, 1], "b": ["x", "x"]}))
     assert problem.constant == ("b",)
     assert problem.facts()["constant_variables"] == 1
-
-
-# --- the test ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -248,9 +232,6 @@ def test_retest_without_degrees_of_freedom():
     assert Retest(problem).ratios(np.array([[0, 1]]), np.empty((1, 0), int))[0].tolist() == [0.0]
 
 
-# --- the workload --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("decay", [0.1, 0.5, 0.75, 0.9, 0.99])
 def test_decay_removes_its_share_evenly(problem, decay):
     workload = dataclasses.replace(problem, tests_per_edge=2, decay=decay)
@@ -260,9 +241,6 @@ def test_decay_removes_its_share_evenly(problem, decay):
         assert abs(kept.sum() - (1 - decay) * m) < 1 + 1e-9 * m
         gaps = np.diff(np.flatnonzero(kept))
         assert gaps.size == 0 or gaps.max() - gaps.min() <= 1
-
-
-# --- identity ------------------------------------------------------------------------------------------------------
 
 
 def test_saved_and_loaded(problem, tmp_path):

@@ -15,28 +15,6 @@ from gpupc_impl.discrete import batches, block_tables, disc_cupc, discrete_searc
 from gpupc_impl.discrete.problem import DiscreteProblem
 from tests.unit.discrete.conftest import METHODS, SHAPES, WatchedBackend, assert_same, run, sampled, serial_search
 
-OPTIONS = [
-    {},
-    {"df_rule": "adjusted"},
-    {"test": "g-square"},
-    {"test": "g-square", "df_rule": "adjusted"},
-    {"alpha": 0.9},
-    {"max_level": 1},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("seed", range(2))
-def test_answers_are_those_of_a_serial_search(backend, seed, options):
-    problem = sampled(seed, **{"alpha": 0.01, **options})
-    adjacency, sets = serial_search(problem)
-    for method in METHODS:
-        for params in SHAPES[method]:
-            found = run(problem, method, backend, params)
-            assert np.array_equal(found.adjacency, adjacency), (method, params)
-            assert {pair: tuple(S) for pair, S in found.sepsets.items()} == sets, (method, params)
-    assert sets
-
 
 @pytest.mark.parametrize("most", [12, 300])
 def test_large_tables_and_codes_of_16_bits(backend, most):
@@ -280,9 +258,6 @@ def test_kernels_expand_critical_values_that_are_not_listed(backend, monkeypatch
         monkeypatch.setattr(module, "LISTED_DF", 8)
         monkeypatch.setattr(module, "critical_tables", tables)
     assert_same(run(given, method, backend), expected)
-
-
-# --- degenerate data -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("params", SHAPES["gpupc"])

@@ -107,10 +107,8 @@ def test_a_process_has_a_gpu_of_its_own(monkeypatch):
 
 def test_a_missing_package_is_said(monkeypatch):
     monkeypatch.setattr(cluster, "needs_package", lambda *names: lambda: "the package cryptography is not installed")
-    with (
-        pytest.raises(BackendUnavailable, match="cannot be started for host: the package cryptography"),
-        local_cluster(2, "host"),
-    ):
+    said = "cannot be started for host: the package cryptography"
+    with pytest.raises(BackendUnavailable, match=said), local_cluster(2, "host"):
         pass
 
 

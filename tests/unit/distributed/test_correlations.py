@@ -13,17 +13,9 @@ from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.backends.base import PACKAGE_ROOT
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
+from gpupc_impl.gaussian import fixed_order
 from gpupc_impl.gaussian.canonical import fma
-from gpupc_impl.gaussian.fixed_order import (
-    CORRELATE,
-    SMALL_TILE,
-    SQUARES,
-    TILES,
-    correlate,
-    correlate_squares,
-    standardised_on_device,
-    tiles_of,
-)
+from gpupc_impl.gaussian.fixed_order import SMALL_TILE, correlate, correlate_squares, standardised_on_device, tiles_of
 from gpupc_impl.integers import ceil_div
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -61,11 +53,11 @@ def test_same_bits_whatever_is_made_with_an_entry(backend, data):
 
 def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
     """The GPU's version of the kernel runs with the threads of a block played on a core."""
-    text = (PACKAGE_ROOT / CORRELATE.source).read_text()
+    text = (PACKAGE_ROOT / fixed_order.CORRELATE.source).read_text()
     source = tmp_path / "correlate.cu"
     source.write_text(text.replace("#ifdef GPUPC_HOST", "#if 0"))
     rng = np.random.default_rng(2)
-    m, p, (height, width) = 37, 150, TILES["cuda"]
+    m, p, (height, width) = 37, 150, fixed_order.TILES["cuda"]
     samples = backend.download(standardised_on_device(backend, rng.standard_normal((m, p))))
     rows, columns = np.arange(p, dtype=np.int32), rng.permutation(p).astype(np.int32)[:70]
     out = backend.empty((p, 70), np.float64)
@@ -74,14 +66,14 @@ def test_the_tiles_of_a_gpu_have_the_same_bits(backend, tmp_path):
     grid = ceil_div(70, width), ceil_div(p, height)
     backend.kernel(source, "correlate")(grid, (16, 16), [*numbers, out])
     assert np.array_equal(backend.download(out), sub_matrix(backend, samples, rows, columns))
-
     sizes = np.array([1, 130, 7])
     variables = rng.integers(p, size=sizes.sum()).astype(np.int32)
     parts = np.split(variables, np.cumsum(sizes)[:-1])
     expected = np.concatenate([sub_matrix(backend, samples, part, part).reshape(-1) for part in parts])
     assert np.array_equal(backend.download(correlate_squares(backend, on_device[0], variables, sizes)), expected)
     places = [np.concatenate(([0], np.cumsum(counts))) for counts in (sizes, sizes**2)]
-    for kernel, shape, side in zip(SQUARES, ((height, width), (SMALL_TILE, SMALL_TILE)), (16, 8), strict=True):
+    shapes = (height, width), (SMALL_TILE, SMALL_TILE)
+    for kernel, shape, side in zip(fixed_order.SQUARES, shapes, (16, 8), strict=True):
         tiles, out = tiles_of(sizes, *shape), backend.full(len(expected), 9.0, np.float64)
         arrays = [backend.upload(array) for array in (variables, *places, tiles)]
         backend.kernel(source, kernel.expression)((len(tiles),), (side, side), [*numbers[:3], *arrays, out])
@@ -112,18 +104,8 @@ def test_an_in_core_problem_has_them(backend):
 def test_the_kernel_fits_in_registers(architecture, tmp_path):
     """The kernel does not spill with two thread blocks on a multiprocessor."""
     source = PACKAGE_ROOT / "gaussian/kernels/fixed_order.cu"
-    command = [
-        "nvcc",
-        f"-arch={architecture}",
-        "-std=c++17",
-        "-fmad=false",
-        "-Xptxas",
-        "-v",
-        "-cubin",
-        "-I",
-        PACKAGE_ROOT,
-    ]
-    done = subprocess.run([*command, source, "-o", tmp_path / "cubin"], capture_output=True, text=True)
+    options = ["-std=c++17", "-fmad=false", "-Xptxas", "-v", "-cubin", "-I", PACKAGE_ROOT, "-o", tmp_path / "cubin"]
+    done = subprocess.run(["nvcc", f"-arch={architecture}", *options, source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "spill stores" in done.stderr
     assert not re.search(r"[1-9]\d* bytes spill", done.stderr), done.stderr

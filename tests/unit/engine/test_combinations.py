@@ -19,21 +19,10 @@ UNRANK = Path(__file__).parent / "kernels" / "unrank.cu"
 def unrank(backend, n, level, ranks, max_n=None):
     """The combinations of `level` out of n with these ranks, as the kernels compute them."""
     max_n = n if max_n is None else max_n
-    ranks = np.asarray(ranks, np.uint64)
     out = backend.empty((len(ranks), level), np.int32)
-    backend.kernel(UNRANK, "unrank")(
-        (ceil_div(len(ranks), 64),),
-        (64,),
-        [
-            backend.upload(binomial_table(max_n, level)),
-            np.int32(max_n),
-            np.int32(n),
-            np.int32(level),
-            backend.upload(ranks),
-            np.int32(len(ranks)),
-            out,
-        ],
-    )
+    table, on_device = backend.upload(binomial_table(max_n, level)), backend.upload(np.asarray(ranks, np.uint64))
+    arguments = [table, *map(np.int32, (max_n, n, level)), on_device, np.int32(len(ranks)), out]
+    backend.kernel(UNRANK, "unrank")((ceil_div(len(ranks), 64),), (64,), arguments)
     return backend.download(out)
 
 

@@ -9,16 +9,12 @@ from hypothesis import strategies as st
 
 from gpupc_impl.engine.graph import NO_KEY, binomial_table
 from gpupc_impl.engine.row_graph import SECOND_SIDE, RowGraph, unrank
-
-
-def random_graph(seed: int, p: int, density: float) -> np.ndarray:
-    upper = np.triu(np.random.default_rng(seed).random((p, p)) < density, 1)
-    return upper | upper.T
+from tests.unit.engine.test_bit_graph import random_graph
 
 
 @given(st.integers(0, 100), st.integers(1, 80), st.floats(0, 1))
 def test_rows_of_a_graph(seed, p, density):
-    adjacency = random_graph(seed, p, density)
+    adjacency = random_graph(p, density, seed)
     graph = RowGraph.from_matrix(adjacency, rows_at_once=7)
     assert graph.degrees.tolist() == adjacency.sum(axis=1).tolist()
     owner = np.repeat(np.arange(p), graph.degrees)

@@ -105,9 +105,8 @@ def test_references_have_its_bits(kind, size, tolerance):
             *_, found_undefined, found_near = _fisher_z.separate_edges_level_one(*data, never, smallest)
             found = smallest[0]
         else:
-            _, found, (_, found_undefined, found_near) = _fisher_z.first_separating_set(
-                correlation, i, j, set_, chosen, never, True
-            )
+            tested = _fisher_z.first_separating_set(correlation, i, j, set_, chosen, never, True)
+            _, found, (_, found_undefined, found_near) = tested
         assert (found_near, found_undefined) == (near, undefined)
         if not undefined:
             assert bits(found) == bits(square)

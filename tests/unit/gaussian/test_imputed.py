@@ -11,6 +11,7 @@ from gpupc_impl import GaussianProblem, InvalidProblem, bootstrap, methods, pc, 
 from gpupc_impl.cli import main
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.gaussian.imputed import METHOD, ImputedProblem
+from tests.graphs import linear_samples
 
 ALPHA = 0.05
 
@@ -18,8 +19,7 @@ ALPHA = 0.05
 def completed(p: int, m: int, count: int, seed: int) -> list[np.ndarray]:
     """Tables of a linear model of which a fifth of the values are drawn anew in each."""
     rng = np.random.default_rng(seed)
-    weights = np.tril(rng.random((p, p)) < 0.4, -1) * rng.uniform(0.2, 0.8, (p, p))
-    values = np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
+    values = linear_samples(p, m, 0.4, rng, least=0.2)
     missing = rng.random(values.shape) < 0.2
     return [np.where(missing, values * 0.7 + rng.standard_normal(values.shape), values) for _ in range(count)]
 

@@ -45,9 +45,6 @@ class Sliced:
         return part
 
 
-# --- correlations in tiles ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore:.*constant:UserWarning")
 @pytest.mark.parametrize("tile", [1, 5, 7, 8, 22, 23, 24, 500])
 def test_tiles_hold_the_correlations(tmp_path, tile):
@@ -83,9 +80,6 @@ def test_a_value_that_is_not_finite_is_named_and_nothing_is_left(tmp_path, row, 
     assert list(tmp_path.iterdir()) == []
 
 
-# --- matrices from elsewhere -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
@@ -104,9 +98,6 @@ def test_a_mapped_matrix_must_be_exact(tmp_path, place, value, message):
         GaussianProblem.from_correlation(stored, n_samples=40)
     assert correlation_fault(stored, tile=5) == correlation_fault(stored, tile=1000)
     assert message.split(":")[0] in correlation_fault(stored, tile=5)
-
-
-# --- problems ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -165,9 +156,8 @@ def test_a_missing_or_another_matrix_is_named(large, tmp_path):
     for content in (other, other[:22], other.astype(np.float32)):
         (tmp_path / "c.npy").unlink()
         np.save(tmp_path / "c.npy", content)
-        with pytest.raises(
-            InvalidProblem, match=r"c\.npy is not the correlation matrix that problem\.npz was saved with"
-        ):
+        said = r"c\.npy is not the correlation matrix that problem\.npz was saved with"
+        with pytest.raises(InvalidProblem, match=said):
             load_problem(tmp_path / "problem.npz")
     (tmp_path / "c.npy").unlink()
     with pytest.raises(InvalidProblem, match=r"lies in 'c\.npy' beside it, which cannot be read .*move both files"):
@@ -196,9 +186,6 @@ def test_the_workflow_keeps_wide_matrices_in_files(tmp_path, monkeypatch):
     assert not (tmp_path / "bad.npy").exists()
 
 
-# --- memory ------------------------------------------------------------------------------------------------------
-
-
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
 
 
@@ -224,14 +211,10 @@ def test_memory_stays_small(tmp_path):
         assert correlation_fault(loaded.correlation, tile=256) is None
         print(peak_process_bytes() - before)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     # The bound of `problem_from_data`, 8 (4 m t + 3 t^2), and the 64 MB of a file that are read at a time.
     assert int(done.stdout) < 8 * (4 * 50 * 256 + 3 * 256**2) + mapped_arrays.PIECE_BYTES + 20_000_000
-
-
-# --- results -----------------------------------------------------------------------------------------------------
 
 
 def random_answer(p, seed):
@@ -246,26 +229,6 @@ def random_answer(p, seed):
         pairs = rng.permutation(gone[level == size])
         removed.append((pairs, np.sort([rng.choice(p, size, replace=False) for _ in pairs]).reshape(-1, size)))
     return adjacency, removed
-
-
-@pytest.mark.parametrize("at_once", [1, 3, 64, 1 << 20])
-@pytest.mark.parametrize("chosen", [(0, 1, 2), (0,), (2,), (0, 2)])
-def test_sets_are_collected_in_pieces(monkeypatch, at_once, chosen):
-    monkeypatch.setattr(pairs_module, "PAIRS_AT_ONCE", at_once)
-    adjacency, removed = random_answer(17, seed=at_once)
-    removed = [removed[k] for k in chosen]
-    sets = SeparatingSets.from_levels(adjacency, removed)
-    expected = {
-        tuple(pair): tuple(found)
-        for pairs, members in removed
-        for pair, found in zip(pairs.tolist(), members.tolist(), strict=True)
-    }
-    assert {pair: members for pair, members in sets.items() if members} == expected
-    assert sets.pairs.tolist() == sorted(map(list, expected))
-    assert (sets.pairs.dtype, sets.offsets.dtype, sets.members.dtype) == (np.int32, np.int64, np.int32)
-    assert sets.offsets[-1] == len(sets.members)
-    ordered = [(pairs[order], members[order]) for pairs, members in removed for order in [np.lexsort(pairs.T[::-1])]]
-    assert SeparatingSets.from_levels(adjacency, ordered) == sets
 
 
 @pytest.mark.parametrize("piece", [8, 64, 1 << 26])

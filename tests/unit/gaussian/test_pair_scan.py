@@ -56,9 +56,6 @@ def factor_model(factors: int, others: int) -> np.ndarray:
     return covariance / np.outer(scale, scale)
 
 
-# --- bits ------------------------------------------------------------------------------------------------------------
-
-
 def matrices(p: int) -> dict[str, np.ndarray]:
     """(p, p) correlations by kind, some of nearly dependent variables, and matrices that are no correlations."""
     rng = np.random.default_rng(3)
@@ -102,9 +99,6 @@ def test_at_the_critical_value_a_pair_is_separated(backend, monkeypatch, steps, 
         assert solve(problem, methods()[name], backend).n_edges == edges
 
 
-# --- shapes and limits -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("p", [2, 4, 31, 32, 33, 127, 128, 129, 260])
 def test_rows_of_any_number_of_words(backend, p):
     data = linear_samples(p, m=60, density=min(1, 3 / p), seed=p)
@@ -138,19 +132,14 @@ def test_sets_of_nine(backend, params):
 
 def test_a_budget_is_kept_or_named(backend):
     problem = GaussianProblem.from_data(linear_samples(60, density=0.1))
-    expected = solve(problem, methods()["pair-scan"], backend)
+    expected, how = solve(problem, methods()["pair-scan"], backend), {"method": "pair-scan", "backend": "host"}
     unlimited = HostBackend()
     solve(problem, methods()["pair-scan"], unlimited)
     for share in (0.2, 0.5, 0.9, 0.99):
         with pytest.raises(DeviceMemoryError, match="device memory exhausted"):
-            skeleton(
-                problem, method="pair-scan", backend="host", device_memory_limit=int(share * unlimited.memory_peak)
-            )
-    limited = skeleton(problem, method="pair-scan", backend="host", device_memory_limit=unlimited.memory_peak)
+            skeleton(problem, **how, device_memory_limit=int(share * unlimited.memory_peak))
+    limited = skeleton(problem, **how, device_memory_limit=unlimited.memory_peak)
     assert_same(limited, expected)
-
-
-# --- work ------------------------------------------------------------------------------------------------------------
 
 
 def count_of_level_one(problem: GaussianProblem) -> int:

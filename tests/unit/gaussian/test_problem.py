@@ -28,9 +28,6 @@ def problem(**changes):
     return GaussianProblem.from_correlation(**{"correlation": np.eye(3), "n_samples": 20, "alpha": 0.05, **changes})
 
 
-# --- what is refused ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -70,9 +67,6 @@ def test_refuses_text_and_names_its_column():
 def test_refuses_too_few_samples(m):
     with pytest.raises(InvalidProblem, match=rf"{m} sample\(s\); a correlation needs at least 2"):
         GaussianProblem.from_data(np.ones((m, 3)))
-
-
-# --- correlations ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("panel", [1, 3, 10, 11])
@@ -127,9 +121,6 @@ def test_names(values):
     assert GaussianProblem.from_data(pd.DataFrame(values), names=["a", "b", "c"]).names == ("a", "b", "c")
 
 
-# --- thresholds --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("alpha", QUANTILES)
 def test_quantiles_of_usual_levels_are_scipys(alpha):
     np.testing.assert_array_max_ulp(QUANTILES[alpha], -special.ndtri(alpha / 2), maxulp=platform.machine() != "x86_64")
@@ -173,9 +164,8 @@ def test_correlations_of_columns_far_from_zero(offset, scale):
     columns = [[Fraction(value) for value in column] for column in values.T.tolist()]
     centred = [[value - sum(column) / 40 for value in column] for column in columns]
     for i, j in itertools.combinations(range(3), 2):
-        products = [
-            sum(a * b for a, b in zip(centred[x], centred[y], strict=True)) for x, y in ((i, j), (i, i), (j, j))
-        ]
+        ends = ((i, j), (i, i), (j, j))
+        products = [sum(a * b for a, b in zip(centred[x], centred[y], strict=True)) for x, y in ends]
         square = float(products[0] ** 2 / (products[1] * products[2]))
         assert correlation[i, j] ** 2 == pytest.approx(square, rel=0, abs=1e-14)
     assert not constant.any()
@@ -196,20 +186,9 @@ def test_levels_end_with_the_degrees_of_freedom(convention, last):
     )
 
 
-# --- identity and files ------------------------------------------------------------------------------------------
-
-
 def test_fingerprint_is_of_all_that_changes_the_answer():
-    changes = [
-        {},
-        {"alpha": 0.01},
-        {"n_samples": 21},
-        {"max_level": 2},
-        {"df_convention": "cupc"},
-        {"residual_tolerance": 0},
-        {"pseudo_inverse": "always"},
-        {"correlation": [[1, 0.5], [0.5, 1]]},
-    ]
+    changes = [{}, {"alpha": 0.01}, {"n_samples": 21}, {"max_level": 2}, {"df_convention": "cupc"}]
+    changes += [{"residual_tolerance": 0}, {"pseudo_inverse": "always"}, {"correlation": [[1, 0.5], [0.5, 1]]}]
     prints = [problem(**change).fingerprint for change in changes]
     assert len(set(prints)) == len(changes)
     assert problem(names=["x", "y", "z"]).fingerprint == prints[0]
@@ -218,16 +197,9 @@ def test_fingerprint_is_of_all_that_changes_the_answer():
 @pytest.mark.parametrize("max_level", [None, 0, 3])
 def test_save_and_load_keep_every_bit(values, tmp_path, max_level):
     values[:, 1] = 7
+    options = {"alpha": 0.1 + 0.2, "max_level": max_level, "df_convention": "cupc", "names": ["a", "β", "c d"]}
     with pytest.warns(UserWarning, match="constant"):
-        made = GaussianProblem.from_data(
-            values,
-            alpha=0.1 + 0.2,
-            max_level=max_level,
-            df_convention="cupc",
-            residual_tolerance=0,
-            pseudo_inverse="always",
-            names=["a", "β", "c d"],
-        )
+        made = GaussianProblem.from_data(values, residual_tolerance=0, pseudo_inverse="always", **options)
     path = tmp_path / "problem.npz"
     made.save(path)
     loaded = load_problem(path)
@@ -248,9 +220,6 @@ def test_correlations_of_data_are_exact_as_they_are_made(m, p):
     assert correlation_fault(made) is None
     assert np.array_equal(made, GaussianProblem.from_correlation(made, n_samples=m).correlation)
     assert not made.flags.writeable
-
-
-# --- correlations computed on a device -------------------------------------------------------------------------------
 
 
 def test_samples_are_kept_where_a_device_makes_the_correlations(values, tmp_path):

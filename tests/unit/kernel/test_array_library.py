@@ -60,9 +60,8 @@ def device_library() -> types.SimpleNamespace:
     def on_device(function):
         return lambda *values, **options: np.asarray(function(*values, **options)).view(DeviceArray)
 
-    makers = {
-        name: on_device(getattr(np, name)) for name in ("asarray", "empty", "zeros", "ones", "full", "eye", "arange")
-    }
+    made = ("asarray", "empty", "zeros", "ones", "full", "eye", "arange")
+    makers = {name: on_device(getattr(np, name)) for name in made}
     return types.SimpleNamespace(**{name: getattr(np, name) for name in np.__all__} | makers)
 
 
@@ -94,10 +93,7 @@ def test_arrays_of_a_device_give_the_hosts_p_values(name, monkeypatch):
 
 def test_the_stand_in_refuses_what_cupy_refuses():
     on_device = device_library().zeros(3)
-    for work in (
-        lambda: on_device + np.ones(3),
-        lambda: on_device[np.array([0])],
-        lambda: np.stack([on_device, np.ones(3)]),
-    ):
+    stack = lambda: np.stack([on_device, np.ones(3)])  # noqa: E731
+    for work in (lambda: on_device + np.ones(3), lambda: on_device[np.array([0])], stack):
         with pytest.raises(TypeError, match="an array of the host"):
             work()

@@ -7,19 +7,13 @@ import numpy as np
 import pytest
 
 from gpupc_impl import IndependenceOracle, InvalidProblem, fci
-
-
-def random_dag(rng, q, degree):
-    order, graph = rng.permutation(q), np.zeros((q, q), bool)
-    for b, a in itertools.combinations(order.tolist(), 2):
-        graph[a, b] = rng.random() < degree / (q - 1)
-    return graph
+from tests.graphs import random_dag
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_separation_of_a_graph_is_that_of_networkx(seed):
     rng = np.random.default_rng(seed)
-    graph = random_dag(rng, 8, 3.0)
+    graph = random_dag(8, 3 / 7, rng)
     hidden = rng.choice(8, 2, replace=False).tolist()
     oracle, beside = IndependenceOracle.from_graph(graph, hidden=hidden), networkx.DiGraph(np.argwhere(graph).tolist())
     beside.add_nodes_from(range(8))
@@ -29,9 +23,8 @@ def test_every_separation_of_a_graph_is_that_of_networkx(seed):
             sets = np.array(list(itertools.combinations([k for k in range(6) if k not in (i, j)], size)), np.int64)
             found = oracle.separated(np.tile([[i, j]], (len(sets), 1)), sets.reshape(len(sets), size))
             seen = oracle.observed
-            expected = [
-                networkx.is_d_separator(beside, {seen[i]}, {seen[j]}, set(seen[list(members)])) for members in sets
-            ]
+            given = [set(seen[list(members)]) for members in sets]
+            expected = [networkx.is_d_separator(beside, {seen[i]}, {seen[j]}, each) for each in given]
             assert found.tolist() == expected
             answers.update(expected)
     assert answers == {True, False}

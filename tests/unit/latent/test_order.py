@@ -48,10 +48,8 @@ def test_oracles(seed):
     order = np.random.default_rng(seed).permutation(p)
     whole = np.concatenate([order, np.arange(p, len(graph))])
     for algorithm in ("rfci", "fci"):
-        oracle, other = (
-            IndependenceOracle.from_graph(each, hidden=range(p, len(graph)))
-            for each in (graph, graph[np.ix_(whole, whole)])
-        )
+        graphs, hidden = (graph, graph[np.ix_(whole, whole)]), range(p, len(graph))
+        oracle, other = (IndependenceOracle.from_graph(each, hidden=hidden) for each in graphs)
         assert np.array_equal(reordered(fci(other, algorithm=algorithm), order), fci(oracle, algorithm=algorithm).marks)
 
 

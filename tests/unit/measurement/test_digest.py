@@ -48,9 +48,8 @@ def test_a_plugin_counts_whole_with_what_it_imports(plugin):
     assert ROOT / "gpupc_impl/core/tiers.py" in found
     for name in FILES:
         before = code_version(method, "cpu")
-        (plugin / name).write_text(
-            (plugin / name).read_text() + ("edited = 1\n" if name.endswith("py") else "int x;\n")
-        )
+        added = "edited = 1\n" if name.endswith("py") else "int x;\n"
+        (plugin / name).write_text((plugin / name).read_text() + added)
         assert code_version(method, "cpu") != before, name
 
 

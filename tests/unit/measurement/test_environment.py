@@ -72,9 +72,8 @@ def test_gpu_facts(monkeypatch, processes, others, warned):
 
 def test_processes_of_the_same_workflow_are_not_listed(monkeypatch):
     monkeypatch.setenv("GPUPC_RUN", "mine")
-    started = [
-        subprocess.Popen(["sleep", "60"], env=os.environ | {"GPUPC_RUN": run}) for run in ("mine", "mine too", "mine")
-    ]
+    runs = ("mine", "mine too", "mine")
+    started = [subprocess.Popen(["sleep", "60"], env=os.environ | {"GPUPC_RUN": run}) for run in runs]
     try:
         for process in started:
             while not Path(f"/proc/{process.pid}/environ").read_bytes():
@@ -94,14 +93,12 @@ def test_processes_of_the_same_workflow_are_not_listed(monkeypatch):
             process.wait()
 
 
+SLURM = {"SLURMD_NODENAME": "n1"}
+
+
 @pytest.mark.parametrize(
     ("variables", "name"),
-    [
-        ({}, None),
-        ({"SLURMD_NODENAME": "n1"}, "n1"),
-        ({"SLURMD_NODENAME": "n1", "GPUPC_NODE": "ours"}, "ours"),
-        ({"SLURMD_NODENAME": "n1", "GPUPC_NODE": ""}, None),
-    ],
+    [({}, None), (SLURM, "n1"), ({**SLURM, "GPUPC_NODE": "ours"}, "ours"), ({**SLURM, "GPUPC_NODE": ""}, None)],
 )
 def test_the_node_of_a_cluster(monkeypatch, variables, name):
     for variable in ("SLURMD_NODENAME", "GPUPC_NODE"):

@@ -14,29 +14,21 @@ import pytest
 from gpupc_impl import GaussianProblem, cli, skeleton
 from gpupc_impl.core.files import save_json, write_csv
 from gpupc_impl.core.registry import get_method
-from gpupc_impl.core.result import SeparatingSets, Skeleton
+from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement import publish as module
 from gpupc_impl.measurement.digest import code_version
 from gpupc_impl.measurement.environment import environment
 from gpupc_impl.measurement.publish import InvalidFolder, check, differing_answers, own_folder, publish, unknown_origins
 from gpupc_impl.measurement.published import PublishedRuns, open_published
 from gpupc_impl.measurement.record import InvalidRecord, Times
+from tests.graphs import make_skeleton
 from tests.records import record_of
 from workflow.pages import devices
 
 DATA = np.random.default_rng(0).normal(size=(30, 4))
 PROBLEM = GaussianProblem.from_data(DATA, alpha=0.1)
-EDGE = np.eye(4, dtype=bool)[[0, 1, 3, 2]] & (np.arange(4) > 1)  # between the last two
-FOUND = Skeleton(
-    adjacency=EDGE,
-    sepsets=SeparatingSets.from_levels(EDGE, []),
-    names=PROBLEM.names,
-    tests_per_level=(6,),
-    edges_per_level=(1,),
-    seconds_per_level=(0.3,),
-    levels_run=1,
-    stopped_because="complete",
-)
+LEVELS = {"tests_per_level": (6,), "edges_per_level": (1,), "seconds_per_level": (0.3,), "levels_run": 1}
+FOUND = make_skeleton(4, [(2, 3)], names=PROBLEM.names, **LEVELS)
 DATE = {"measured_at": "2026-01-01T00:00:00+00:00"}
 RECORD = record_of(PROBLEM, FOUND, method="stable-serial", reference=True, environment=environment(1, 1) | DATE)
 
@@ -57,12 +49,8 @@ def put(tree, record=RECORD, skeleton=False, experiment="gaussian"):
     save_json(facts, tree / "problems" / f"{record.dataset}.json")
     table = tree / "verification" / f"{experiment}.csv"
     lines = rows(table) if table.is_file() else []
-    row = {
-        "dataset": record.dataset,
-        "setting": record.setting,
-        "status": "equal",
-        "detail": f"{record.time_s.warm and record.time_s.warm[0]}",
-    }
+    detail = f"{record.time_s.warm and record.time_s.warm[0]}"
+    row = {"dataset": record.dataset, "setting": record.setting, "status": "equal", "detail": detail}
     write_csv(table, [*lines, row])
     (tree / "config.yaml").write_text("alpha: 0.05\n")
     asked = json.loads((tree / "experiments.json").read_text()) if (tree / "experiments.json").is_file() else {}
@@ -100,9 +88,6 @@ def refused(tmp_path):
         assert sorted(tmp_path.rglob("*")) == before
 
     return expect
-
-
-# --- several folders -------------------------------------------------------------------------------------------------
 
 
 def test_folders_are_united_and_any_order_gives_the_same_bytes(tmp_path):
@@ -165,9 +150,6 @@ def test_files_of_other_runs_are_refused(tmp_path, refused):
     refused(one, r"its skeleton s\.npz is another's")
     (one / "experiments.json").unlink()
     refused(one, r"experiments\.json is damaged: it is missing; run the workflow again")
-
-
-# --- publishing ------------------------------------------------------------------------------------------------------
 
 
 def test_publishing_replaces_runs_and_leaves_the_others(tmp_path):
@@ -268,9 +250,6 @@ def test_nothing_changes_where_publishing_fails_in_the_middle(tmp_path, monkeypa
     assert into.exists() == existing
 
 
-# --- checking --------------------------------------------------------------------------------------------------------
-
-
 def line_of(folder, **changes):
     """The only line of a folder, changed."""
     return json.dumps(json.loads((folder / "records/gaussian.jsonl").read_text()) | changes) + "\n"
@@ -315,20 +294,13 @@ def test_a_damaged_folder_is_found(tmp_path, monkeypatch, damage, message):
     assert any(re.search(message, fault) for fault in check(folder)), check(folder)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"no archive",
-        lambda content: content[:-30],
-        lambda content: content.replace(b"PK\x03\x04", b"PK\x03\x05", 1),
-        lambda content: content.replace(b"d/s.npz", b"d/t.npz", 1),
-    ],
-)
-def test_damaged_archives_of_skeletons_are_found(tmp_path, damage):
+@pytest.mark.parametrize(("old", "new"), [(None, b""), (b"PK\x03\x04", b"PK\x03\x05"), (b"d/s.npz", b"d/t.npz")])
+def test_damaged_archives_of_skeletons_are_found(tmp_path, old, new):
     folder = published(put(tmp_path / "a", skeleton=True), tmp_path / "into")
     assert not check(folder)
     path = folder / "skeletons/gaussian.zip"
-    path.write_bytes(damage(path.read_bytes()))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(old, new, 1) if old else content[:-30])
     assert any("is damaged" in fault or "holds no run" in fault for fault in check(folder)), check(folder)
 
 
@@ -439,20 +411,17 @@ def test_folders_have_the_same_answers_on_the_same_problem(tmp_path):
     other = dataclasses.replace(RECORD.result, skeleton_sha256="0" * 64)
     one, two = (published(put(put(tmp_path / n, on(1)), on(1, setting="t")), tmp_path / f"{n}-into") for n in "ab")
     assert differing_answers([one, two]) == []
-
     tree = put(put(tmp_path / "c", on(1)), on(1, setting="t", result=other))
     lines = rows(tree / "verification/gaussian.csv")
     write_csv(tree / "verification/gaussian.csv", [lines[0], lines[1] | {"status": "unexplained"}])
     opened = published(tree, tmp_path / "open")
     assert differing_answers([one, opened]) == []
     assert [PublishedRuns(opened).division("d", setting) for setting in "st"] == ["closed", "open"]
-
     three = published(put(tmp_path / "d", on(1, result=other)), tmp_path / "another")
     assert PublishedRuns(three).division("d", "s") == "alone"
     (fault,) = differing_answers([one, three])
-    assert fault.startswith(
-        f"s on d in {three}: the skeleton 0000000000 of the same problem is {FOUND.sha256[:10]} of s"
-    )
+    said = f"s on d in {three}: the skeleton 0000000000 of the same problem is {FOUND.sha256[:10]} of s"
+    assert fault.startswith(said)
 
 
 def test_a_folder_is_named_after_the_device(tmp_path):
@@ -479,9 +448,8 @@ def test_the_commands(tmp_path, capsys, monkeypatch):
     assert cli.main(["records", "check", "--current", str(into)]) == 2
     assert ": s on d, t on d: the code has changed since the measurement; measure again" in capsys.readouterr().err
     current = {"code": code_version(get_method(first.method), first.backend)}
-    publish(
-        put(put(tmp_path / "now", dataclasses.replace(first, **current)), dataclasses.replace(second, **current)), into
-    )
+    newer = put(tmp_path / "now", dataclasses.replace(first, **current))
+    publish(put(newer, dataclasses.replace(second, **current)), into)
     assert cli.main(["records", "check", "--current", str(into)]) == 0
     monkeypatch.chdir(tmp_path)
     assert cli.main(["records", "check"]) == 2

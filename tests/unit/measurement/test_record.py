@@ -11,19 +11,8 @@ import numpy as np
 import pytest
 
 from gpupc_impl import GaussianProblem
-from gpupc_impl.core import files
 from gpupc_impl.core.files import read_csv
-from gpupc_impl.measurement.record import (
-    InvalidRecord,
-    Limits,
-    Record,
-    Result,
-    Times,
-    band,
-    day,
-    schema,
-    to_frame,
-)
+from gpupc_impl.measurement.record import InvalidRecord, Limits, Record, Result, Times, band, day, schema, to_frame
 from tests.records import record_of
 
 
@@ -146,18 +135,3 @@ def test_band():
     assert band([]) == (None, None, None)
     assert band([5.0]) == (5.0, 5.0, 5.0)
     assert band([4.0, 1.0, 2.0, 3.0, 0.0, 5.0]) == (1.0, 2.5, 4.0)
-
-
-def test_write_whole_leaves_the_old_file_when_it_fails(tmp_path):
-    path = tmp_path / "file.txt"
-    path.write_text("old")
-
-    def write():
-        with files.write_whole(path) as file:
-            file.write(b"half of the n")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

@@ -73,15 +73,8 @@ def case(folder, p, tests, **facts):
 
 def measure(folder, cases, implementations, time_limit_s=30.0):
     lines = []
-    limits = Limits(time_s=time_limit_s)
-    timed = measure_tests(
-        cases,
-        [dataclasses.replace(each, limits=limits) for each in implementations],
-        BENCH,
-        store=folder / "samples",
-        progress=lines.append,
-    )
-    return timed, lines
+    limited = [dataclasses.replace(each, limits=Limits(time_s=time_limit_s)) for each in implementations]
+    return measure_tests(cases, limited, BENCH, store=folder / "samples", progress=lines.append), lines
 
 
 def test_cells_take_turns_after_a_cold_run_each(inside, tmp_path, plugin):
@@ -117,7 +110,6 @@ def test_samples_are_kept_and_what_is_missing_is_measured(inside, tmp_path, plug
     plugin.unlink()
     assert measure(tmp_path, cases, [Setting("a", "made-up")])[0]["cells"] == first["cells"]
     assert not plugin.exists()
-
     for number in (2, 3):  # as if killed before these
         (folder / f"sample-{number}.json").unlink()
     again, _ = measure(tmp_path, cases, [Setting("a", "made-up")])
@@ -185,11 +177,8 @@ def test_every_implementation_of_cmiknn_finds_the_same_p_values(inside, tmp_path
     values = np.random.default_rng(0).normal(size=(60, 5))
     values[:, 1] += values[:, 0]
     get_family("nonlinear").problem.from_data(values, permutations=20, k_cmi=5, k_perm=5).save(path)
-    found = [
-        Setting("serial", "cmiknn-serial"),
-        Setting("parallel", "cmiknn-parallel"),
-        Setting("kernels", "gpucmiknn-single"),
-    ]
+    methods = ("cmiknn-serial", "cmiknn-parallel", "gpucmiknn-single")
+    found = [Setting(method.partition("-")[2], method) for method in methods]
     timed, _ = measure(tmp_path, [[Case(path, draw_tests(5, 2, 3, 0), {})]], found, time_limit_s=300.0)
     assert [(row["status"], row["compared_with"]) for row in verify_tests(timed["cells"])] == [("equal", "serial")] * 3
 

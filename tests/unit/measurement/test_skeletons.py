@@ -279,9 +279,8 @@ def test_rounds_samples_and_skeleton(inside, run, out, runs):
     settings = [setting("good", params={"sleep": 0.01}), setting("other", separating_sets="first-come")]
     found = run(settings, repeats=2, threads=1)
     stages = [tuple(event.split(": ")[:2]) for event in run.events if ": done: " not in event]
-    assert stages == [
-        (name, stage) for stage in ("cold", "repeat 1 of 2", "repeat 2 of 2") for name in ("good", "other")
-    ]
+    runs_of_each = ("cold", "repeat 1 of 2", "repeat 2 of 2")
+    assert stages == [(name, stage) for stage in runs_of_each for name in ("good", "other")]
     assert runs() == {"good": 3, "other": 3}
     record = found["good"]
     assert record.params == {"sleep": 0.01}
@@ -344,21 +343,17 @@ def test_long_runs_get_one_repeat_and_settings_may_be_finished_one_by_one(inside
 def test_nothing_is_measured_twice(inside, run, out, runs):
     first = run([setting("good")], repeats=2)["good"]
     assert first.reused_samples == 0
-
     again = run([setting("good"), setting("other")], repeats=2)
     assert runs() == {"good": 3, "other": 3}, "adding a setting measures that one only"
     assert again["good"] == dataclasses.replace(first, reused_samples=3, environment=again["good"].environment)
-
     more = run([setting("good")], repeats=4)["good"]
     assert runs()["good"] == 3 + 1 + 2, "a warm-up and what was missing"
     assert more.time_s.warm[:2] == first.time_s.warm
     assert more.reused_samples == 3
     assert [event.split(": ")[1] for event in run.events] == ["warm-up", "repeat 3 of 4", "repeat 4 of 4", "done"]
-
     fewer = run([setting("good")], repeats=1)["good"]
     assert fewer.time_s.warm == first.time_s.warm[:1]
     assert fewer.reused_samples == 2
-
     run([Setting("good", "planted-good", params={"sleep": 0.001})], repeats=1)
     assert runs()["good"] == 6 + 2, "other parameters are another setting"
 
@@ -432,7 +427,6 @@ def test_a_killed_measurement_goes_on_where_it_was(problem, out, runs):
     assert killed_after - 1 <= kept <= killed_after
     assert 4 <= kept < 10
     assert not list(out.glob("[!.]*.json"))
-
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     found = list(map(Record.load, out.glob("[!.]*.json")))
     assert [record.status for record in found] == ["ok", "ok"]
@@ -488,7 +482,6 @@ def test_what_is_not_measured_has_a_record_that_says_why(inside, run, out, runs)
     assert found["other"].problem == found["good"].problem
     assert found["other"].time_s.cold is None
     assert runs() == {"good": 2}
-
     none = run(both, problem_path=None, skipped=dict.fromkeys(("good", "other"), "the data are gone"))
     assert {record.why for record in none.values()} == {"the data are gone"}
     assert {record.problem for record in none.values()} == {None}

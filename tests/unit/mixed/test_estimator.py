@@ -53,14 +53,9 @@ def test_cmi_is_the_definitions(seed):
             data[str(k)] = np.round(data[str(k)] * rng.choice([1, 3]))
         if rng.random() < 0.5:
             data[str(k)] = np.round(data[str(k)]).astype(int).astype(str)
-    problem = MixedProblem.from_data(
-        data,
-        transform=str(rng.choice(["ranks", "standardize", "none"])),
-        precision="float64",
-        k_cmi=int(rng.integers(1, n)),
-        k_perm=1,
-        permutations=1,
-    )
+    transform, few = str(rng.choice(["ranks", "standardize", "none"])), {"k_perm": 1, "permutations": 1}
+    k_cmi = int(rng.integers(1, n))
+    problem = MixedProblem.from_data(data, transform=transform, precision="float64", k_cmi=k_cmi, **few)
     members = tuple(range(2, p))
     assert cmi(problem, 0, 1, members) == pytest.approx(by_definition(problem, 0, 1, members), abs=1e-9)
 

@@ -11,15 +11,9 @@ from gpupc_impl.mixed.problem import ranks_scale
 
 def table(n=40, seed=0):
     rng = np.random.default_rng(seed)
-    return pd.DataFrame(
-        {
-            "height": rng.normal(size=n),
-            "sex": rng.choice(["f", "m"], n),
-            "city": pd.Categorical(rng.choice(["Rome", "Oslo", "Bonn"], n)),
-            "smokes": rng.random(n) < 0.3,
-            "code": rng.integers(3, 6, n),
-        }
-    )
+    frame = pd.DataFrame({"height": rng.normal(size=n), "sex": rng.choice(["f", "m"], n)})
+    cities = pd.Categorical(rng.choice(["Rome", "Oslo", "Bonn"], n))
+    return frame.assign(city=cities, smokes=rng.random(n) < 0.3, code=rng.integers(3, 6, n))
 
 
 def test_columns_are_numbers_or_categories_by_their_kind():
@@ -71,12 +65,9 @@ def test_labels_change_nothing_and_the_rest_does():
     problem = MixedProblem.from_data(data)
     renamed = data.assign(sex=data["sex"].map({"f": "z", "m": "a"}))
     assert MixedProblem.from_data(renamed).fingerprint == problem.fingerprint
-    others = [
-        MixedProblem.from_data(data, categories=["code"]),
-        MixedProblem.from_data(data, alpha=0.01),
-        MixedProblem.from_data(data, k_cmi=5),
-        MixedProblem.from_data(data.assign(height=data["height"] ** 3 + data["code"])),
-    ]
+    others = [MixedProblem.from_data(data, **{name: value}) for name, value in (("alpha", 0.01), ("k_cmi", 5))]
+    others.append(MixedProblem.from_data(data, categories=["code"]))
+    others.append(MixedProblem.from_data(data.assign(height=data["height"] ** 3 + data["code"])))
     assert len({problem.fingerprint, *(other.fingerprint for other in others)}) == 5
 
 

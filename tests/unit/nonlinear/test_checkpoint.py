@@ -9,6 +9,7 @@ from gpupc_impl import InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from tests.launches import Killed, kill_after
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -17,10 +18,6 @@ METHODS = ["gpucmiknn-parallel", "gpucmiknn-single", "gpucmiknn-mixed"]
 
 SLOW = 1_000_000
 """Seconds between two looks at the clock of the search that is killed; one second in the search that goes on."""
-
-
-class Killed(Exception):
-    pass
 
 
 def run_clock(monkeypatch, seconds):
@@ -50,14 +47,9 @@ def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, monkeypatch, met
     expected = skeleton(problem, method=method, backend="host", pmax=pmax)
     assert expected.levels_run >= 3
     for level in range(expected.levels_run):
-
-        def stop(done, level=level):
-            if done.level == level:
-                raise Killed
-
         run_clock(monkeypatch, SLOW)
         with pytest.raises(Killed):
-            search(problem, method, path, progress=stop, pmax=pmax)
+            search(problem, method, path, progress=kill_after(level), pmax=pmax)
         run_clock(monkeypatch, 1)
         found = search(problem, method, path, pmax=pmax)
         assert found == expected
@@ -73,13 +65,8 @@ def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, monkeypatch, met
 
 def test_either_method_goes_on_where_the_other_was(tmp_path):
     problem, path = make_problem("gpucmiknn-parallel"), tmp_path / "checkpoint.npz"
-
-    def stop(done):
-        if done.level == 1:
-            raise Killed
-
     with pytest.raises(Killed):
-        search(problem, "gpucmiknn-parallel", path, progress=stop)
+        search(problem, "gpucmiknn-parallel", path, progress=kill_after(1))
     levels = []
     found = search(problem, "gpucmiknn-single", path, progress=levels.append)
     assert found == skeleton(problem, method="gpucmiknn-single", backend="host")
@@ -97,12 +84,8 @@ def test_either_method_goes_on_where_the_other_was(tmp_path):
 )
 def test_a_checkpoint_of_another_search_is_refused(tmp_path, method, options, message):
     path = tmp_path / "checkpoint.npz"
-
-    def stop(done):
-        raise Killed
-
     with pytest.raises(Killed):
-        search(make_problem("gpucmiknn-parallel"), "gpucmiknn-parallel", path, progress=stop)
+        search(make_problem("gpucmiknn-parallel"), "gpucmiknn-parallel", path, progress=kill_after(0))
     problem = make_problem(method, options.pop("seed", 0))
     with pytest.raises(InvalidProblem, match=message):
         search(problem, method, path, **options)

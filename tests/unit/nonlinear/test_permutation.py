@@ -29,9 +29,6 @@ def words(text):
     return [int(word, 16) for word in text.split()]
 
 
-# --- random numbers --------------------------------------------------------------------------------------------------
-
-
 def test_philox_gives_the_known_answers(backend, tmp_path):
     path = tmp_path / "known.cu"
     path.write_text(PHILOX)
@@ -42,9 +39,6 @@ def test_philox_gives_the_known_answers(backend, tmp_path):
     assert np.array_equal(backend.download(outputs), expected)
     in_numpy = [philox(words(counter), words(key)) for counter, key, _ in KNOWN_ANSWERS]
     assert np.array_equal(in_numpy, expected)
-
-
-# --- permutations ----------------------------------------------------------------------------------------------------
 
 
 def one_word(*counter, key):

@@ -103,10 +103,9 @@ def test_facts_and_fingerprint_tell_everything_that_matters(data):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_files_hold_every_bit(data, tmp_path, precision):
     data = np.column_stack([data, np.ones(40)])
+    options = {"transform": "standardize", "precision": precision, "max_level": 1, "alpha": 0.01}
     with pytest.warns(UserWarning, match="constant"):
-        problem = NonlinearProblem.from_data(
-            data, transform="standardize", seed=2**64 - 1, precision=precision, max_level=1, alpha=0.01
-        )
+        problem = NonlinearProblem.from_data(data, seed=2**64 - 1, **options)
     problem.save(tmp_path / "problem.npz")
     loaded = load_problem(tmp_path / "problem.npz")
     assert isinstance(loaded, NonlinearProblem)

@@ -1,7 +1,6 @@
 """GPU-CMIknn Single and Parallel: the skeleton and the sets of a serial PC-stable, however the work is batched."""
 
 import concurrent.futures
-import itertools
 import tracemalloc
 
 import numpy as np
@@ -23,56 +22,6 @@ def graph_problem(seed, p=7, n=60, density=0.4, **options):
         data[:, v] = 0.6 * rng.normal(size=n) + sum(np.tanh(data[:, u]) * 1.5 for u in causes)
     options = {"permutations": 40, "k_cmi": 6, "k_perm": 5, "seed": seed, "max_level": 3, **options}
     return NonlinearProblem.from_data(data, **options)
-
-
-def serial(problem):
-    """PC-stable one test at a time, with the retest's counts: adjacency, sets and largest p-values."""
-    test, p = Retest(problem), problem.n_variables
-    adjacency, sets, pmax = ~np.eye(p, dtype=bool), {}, np.full((p, p), np.nan)
-    level = 0
-    while adjacency.sum(axis=1).max() - 1 >= level and level <= problem.max_level:
-        rows = [np.flatnonzero(row).tolist() for row in adjacency]
-        for i, j in itertools.combinations(range(p), 2):
-            if j not in rows[i]:
-                continue
-            tests = [
-                (one, other, list(members))
-                for one, other in (((i, j),) if level == 0 else ((i, j), (j, i)))
-                for members in itertools.combinations([v for v in rows[one] if v != other], level)
-            ]
-            for one, other, members in tests:
-                count = test.count(one, other, members)
-                pmax[i, j] = np.fmax(pmax[i, j], problem.p_value(count))
-                if count >= problem.critical_count:
-                    adjacency[i, j] = adjacency[j, i] = False
-                    sets[i, j] = tuple(members)
-                    pmax[i, j] = problem.p_value(count)
-                    break
-        level += 1
-    return adjacency, sets, np.where(np.tri(p, dtype=bool), pmax.T, pmax)
-
-
-SETTINGS = [
-    ("gpucmiknn-single", {}),
-    ("gpucmiknn-single", {"selection": "insertion", "beta": 16, "gamma": 16}),
-    ("gpucmiknn-parallel", {}),
-    ("gpucmiknn-parallel", {"delta": 1}),
-    ("gpucmiknn-parallel", {"delta": 7, "gamma": 3}),
-    ("gpucmiknn-parallel", {"delta": 10_000, "selection": "insertion"}),
-]
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2, pytest.param(3, marks=pytest.mark.slow)])
-def test_the_answer_is_that_of_a_serial_search(backend, seed):
-    transform = ("ranks", "standardize", "none", "ranks")[seed]
-    problem = graph_problem(seed, transform=transform, alpha=0.1)
-    adjacency, sets, pmax = serial(problem)
-    for name, params in SETTINGS:
-        found = solve(problem, get_method(name), backend, params, pmax=True)
-        assert np.array_equal(found.adjacency, adjacency), (name, params)
-        assert dict(found.sepsets.items()) == sets, (name, params)
-        assert np.array_equal(found.pmax, pmax, equal_nan=True), (name, params)
-        assert found.levels_run >= 2
 
 
 def test_first_come_keeps_the_edges(backend):
@@ -128,7 +77,6 @@ def test_the_retest_holds_no_matrix_of_all_samples():
         tracemalloc.stop()
 
 
-@pytest.mark.xdist_group("cmiknn")  # where the references are compiled anyway
 @pytest.mark.xdist_group("cmiknn")  # where the references are compiled anyway
 def test_the_threads_of_single_tests_end_with_them(monkeypatch):
     pytest.importorskip("numba")

@@ -10,6 +10,7 @@ from gpupc_impl.nonlinear.cmi_estimator import CmiEstimator, ci_test, counts_of
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
 from gpupc_impl.nonlinear.tuning import DEFAULTS
+from tests.conformance.drawn import knn_options
 from tests.unit.nonlinear.conftest import SELECTIONS, run_test, sample_problem, tuned, whole_problem
 
 
@@ -59,17 +60,9 @@ def test_independent_code_finds_the_same_on_random_problems(backend):
     rng = np.random.default_rng(12)
     for _ in range(30):
         n = int(rng.integers(5, 80))
-        problem = sample_problem(
-            rng,
-            n,
-            ties=bool(rng.integers(2)),
-            k_cmi=int(rng.integers(1, n)),
-            k_perm=int(rng.integers(1, n)),
-            permutations=int(rng.choice([1, 5, 31, 32, 100])),
-            transform=str(rng.choice(["ranks", "standardize", "none"])),
-            precision=str(rng.choice(["float32", "float64"])),
-            seed=int(rng.integers(2**63)),
-        )
+        options = knn_options(rng, n, 100) | {"permutations": int(rng.choice([1, 5, 31, 32, 100]))}
+        options |= {"k_cmi": int(rng.integers(1, n)), "k_perm": int(rng.integers(1, n))}
+        problem = sample_problem(rng, n, ties=bool(rng.integers(2)), **options)
         i, j, *members = rng.permutation(5)[: 2 + rng.integers(0, 4)].tolist()
         expected = Retest(problem).partials(i, j, sorted(members))
         for selection in SELECTIONS:
@@ -82,9 +75,8 @@ def test_outliers_and_copies(backend):
     data = np.exp(rng.normal(size=(60, 4)) * 12)
     data[10:40] = data[10]
     for precision, transform in itertools.product(("float32", "float64"), ("none", "standardize")):
-        problem = NonlinearProblem.from_data(
-            data, transform=transform, precision=precision, permutations=40, k_perm=6, k_cmi=9
-        )
+        options = {"permutations": 40, "k_perm": 6, "k_cmi": 9}
+        problem = NonlinearProblem.from_data(data, transform=transform, precision=precision, **options)
         for members in ([], [3], [2, 3]):
             expected = Retest(problem).partials(0, 1, members)
             for selection in SELECTIONS:
@@ -99,9 +91,6 @@ def test_a_constant_variable_is_independent(backend, transform):
         problem = NonlinearProblem.from_data(data, transform=transform, permutations=20)
     assert ci_test(problem, 0, 1, [], backend)[0] == 20
     assert ci_test(problem, 1, 2, [], backend)[0] == 20
-
-
-# --- lists and registers ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("k", "members"), [(1, [3]), (60, [0, 3]), (120, [3]), (599, [])])
@@ -148,22 +137,17 @@ def test_as_many_samples_as_registers_serve(backend, members):
         assert np.array_equal(found, run_test(problem, backend, 1, 2, members, selection="counting")[1])
 
 
-@pytest.mark.parametrize(
-    ("selection", "transform", "precision"),
-    [
-        ("registers", "ranks", "float32"),
-        ("buckets", "ranks", "float32"),
-        ("buckets", "standardize", "float32"),
-        ("buckets", "standardize", "float64"),
-    ],
-)
+DISTANCES = ("ranks", "float32"), ("standardize", "float32"), ("standardize", "float64")
+WAYS = [("registers", *DISTANCES[0]), *(("buckets", *each) for each in DISTANCES)]
+
+
+@pytest.mark.parametrize(("selection", "transform", "precision"), WAYS)
 @pytest.mark.parametrize("members", [[], [3], [0, 3]])
 def test_however_lists_are_made_and_wherever_they_end(backend, selection, transform, precision, members, monkeypatch):
     """No choice of the tuning changes a partial."""
     n = 200
-    problem = sample_problem(
-        np.random.default_rng(10), n, transform=transform, precision=precision, permutations=34, k_cmi=12
-    )
+    options = {"transform": transform, "precision": precision, "permutations": 34, "k_cmi": 12}
+    problem = sample_problem(np.random.default_rng(10), n, **options)
     level, sets, tests = len(members), np.array([[1, *members]]), np.array([[0, 2], [0, 4]])
     partials, far_replicates = [], []
     everything = {"reach": n - 1, "near": n}

@@ -15,14 +15,11 @@ from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.core.checkpoint import Checkpoint
 from gpupc_impl.core.fixed_pairs import write
 from tests.graphs import linear_samples
+from tests.launches import Killed, kill_after
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
 P = 60
-
-
-class Killed(Exception):
-    pass
 
 
 def make_problem(seed: int = 0, alpha: float = 0.05) -> GaussianProblem:
@@ -31,16 +28,6 @@ def make_problem(seed: int = 0, alpha: float = 0.05) -> GaussianProblem:
 
 def search(problem: GaussianProblem, path, **options):
     return skeleton(problem, method="out-of-core-block", backend="host", checkpoint=str(path), **options)
-
-
-def kill_after(level: int, tests: list[int] | None = None):
-    def progress(done):
-        if tests is not None:
-            tests.append(done.tests)
-        if done.level == level:
-            raise Killed
-
-    return progress
 
 
 @pytest.mark.parametrize(
@@ -58,9 +45,8 @@ def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, pmax, before, af
         assert path.exists()
         result = search(problem, path, pmax=pmax, device_memory_limit=after, block_size=20)
         assert result.facts["out_of_core"]["resumed_at_level"] == level + 1
-        assert [done["level"] for done in result.facts["out_of_core"]["levels"]] == list(
-            range(level + 1, expected.levels_run)
-        )
+        after_it = list(range(level + 1, expected.levels_run))
+        assert [done["level"] for done in result.facts["out_of_core"]["levels"]] == after_it
         assert result == expected
         assert result.edges_per_level == expected.edges_per_level
         assert result.tests_per_level[: level + 1] == tuple(tests)

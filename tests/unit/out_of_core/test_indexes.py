@@ -92,16 +92,10 @@ def test_kernels_of_the_levels(small, source, name, grid, block, whole_row):
         rows_argument = graph.ROWS(
             neighbours=rows, degrees=degrees, binomial=graph.BINOMIALS(table=binomials, max_n=k), p=P, stride=stride
         )
-        search = SEARCH(
-            C=correlation,
-            critical_r_squared=small.critical_r_squared(level),
-            residual_tolerance=small.residual_tolerance,
-            pivot_tolerance=small.pivot_tolerance,
-            best=graph.BEST_KEYS(keys=best, p=P, first_come=False),
-            min_r_squared=None,
-            counters=counters,
-            level=level,
-        )
+        limits = {"critical_r_squared": small.critical_r_squared(level), "pivot_tolerance": small.pivot_tolerance}
+        limits |= {"residual_tolerance": small.residual_tolerance, "min_r_squared": None, "level": level}
+        keys = graph.BEST_KEYS(keys=best, p=P, first_come=False)
+        search = SEARCH(C=correlation, best=keys, counters=counters, **limits)
         kernel = backend.kernel(source, f"{name}<Exactly<{level}>>", [graph.ROWS, SEARCH])
         kernel(grid, block, [rows_argument, search, np.bool_(True)], shared_bytes=4 * k)
         removed = backend.full(P, 0, np.int32)
@@ -161,31 +155,11 @@ def test_panels_longer_than_two_to_the_31(kernel):
     for i in range(first):  # no edges elsewhere: the words that hold the three columns
         bits[i * n_words + first // 32 : (i + 1) * n_words] = 0
     grid, block = ((P,), (1, 4)) if kernel == EDGES else ((1, math.ceil(P / 64)), (16, 16))
-    block_of_pairs = pair_block.PAIR_BLOCK(
-        rows_i=panel,
-        rows_j=panel[first * P :],
-        bits_i=bits,
-        bits_j=bits[first * n_words :],
-        c=panel[first:],
-        edges=bits,
-        keys=keys,
-        min_r_squared=None,
-        counters=counters,
-        pitch=P,
-        c_pitch=P,
-        edges_first=first,
-        words=n_words,
-        edge_words=n_words,
-        width=P,
-        n_i=P,
-        n_j=3,
-        i0=0,
-        j0=first,
-        s0=0,
-        critical_r_squared=0.01,
-        residual_tolerance=1e-10,
-        first_come=False,
-    )
+    rows = {"rows_i": panel, "rows_j": panel[first * P :], "c": panel[first:], "keys": keys, "counters": counters}
+    rows |= {"bits_i": bits, "bits_j": bits[first * n_words :], "edges": bits, "min_r_squared": None}
+    rows |= {"words": n_words, "edge_words": n_words} | dict.fromkeys(("pitch", "c_pitch", "width", "n_i"), P)
+    rows |= {"n_j": 3, "i0": 0, "j0": first, "s0": 0, "edges_first": first, "first_come": False}
+    block_of_pairs = pair_block.PAIR_BLOCK(**rows, critical_r_squared=0.01, residual_tolerance=1e-10)
     backend.kernel(*kernel)(grid, block, [block_of_pairs])
     assert keys[P - 3, 2] == P - 2
     assert (keys[:first] == 2**32 - 1).all()

@@ -28,9 +28,6 @@ def no_work(*given):
     raise AssertionError("a level was begun")
 
 
-# --- blocks ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_least_budget_is_named_before_any_work_and_does(monkeypatch, caplog):
     caplog.set_level("INFO", "gpupc_impl.out_of_core")
     problem = make_problem()
@@ -70,9 +67,8 @@ def test_the_peak_is_that_of_the_run(method):
 
 def test_the_timeline_tells_every_step(tmp_path):
     path = tmp_path / "timeline.csv"
-    result = skeleton(
-        make_problem(), method="out-of-core-block", backend="host", device_memory_limit=150_000, timeline=str(path)
-    )
+    options = {"backend": "host", "device_memory_limit": 150_000, "timeline": str(path)}
+    result = skeleton(make_problem(), method="out-of-core-block", **options)
     with open(path) as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["level", "block", "step", "stream", "start_s", "end_s"]
@@ -127,13 +123,9 @@ def test_twenty_thousand_variables_in_two_gigabytes(tmp_path):
         print(found.seconds_per_level, peak_process_bytes())
     """
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-# --- managed memory --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("max_level", "pmax"), [(None, False), (0, False), (None, True)])
@@ -196,9 +188,6 @@ def test_the_budget_holds_again_after_managed_memory():
     del array
     with backend.managed_memory(), pytest.raises(DeviceMemoryError):
         backend.empty(2000, np.uint8)
-
-
-# --- streams of the host backend -------------------------------------------------------------------------------------
 
 
 def test_copies_and_fills_of_a_stream():

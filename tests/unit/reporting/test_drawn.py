@@ -147,14 +147,8 @@ def test_headlines_are_claims_that_were_judged_on_a_gpu(drawn):
 def test_figures_and_tables_stand_in_the_report_in_the_papers_order(drawn):
     claims = {paper: read_csv(drawn[f"{paper}_claims"]["csv"]) for paper in CLAIMS}
     table = headlines(claims, read_csv(REPORTED / "headlines.csv"))
-    page = report_page(
-        (True, "All is well."),
-        ["of this run"],
-        table,
-        [entries()[name] for name in drawn],
-        dict.fromkeys(drawn, "A caption."),
-        drawn,
-    )
+    ended, shown = (True, "All is well."), [entries()[name] for name in drawn]
+    page = report_page(ended, ["of this run"], table, shown, dict.fromkeys(drawn, "A caption."), drawn)
     sections = dict(re.findall(r'<h2 class="paper" id="[^"]*">([^<]*)</h2>(.*?)(?=<h2 class="paper"|$)', page, re.S))
     titles = {paper: re.findall("<details[^>]*><summary>(.*?)</summary><p>", part) for paper, part in sections.items()}
     numbered = [title.partition(":")[0] for title in titles["cuPC"]]
@@ -182,9 +176,8 @@ def test_a_report_says_how_this_machine_s_runs_ended(ended, fine, words):
     ]
     of_authors = {"method": "cupc-authors", "backend": "host", "detail": "no GPU"}
     own = {"pair-scan": {**of_authors, "method": "pair-scan"}}
-    verification = [
-        {"dataset": "data", "setting": name, "status": end, **own.get(name, of_authors)} for name, end in ended.items()
-    ]
+    facts = {name: {"setting": name, "status": end, **own.get(name, of_authors)} for name, end in ended.items()}
+    verification = [{"dataset": "data", **each} for each in facts.values()]
     found, text = outcome(records, verification)
     assert found == fine
     assert words in text

@@ -50,12 +50,8 @@ def test_exhausted_memory_of_the_slow_method_alone_is_infinity(load, record):
 
 
 def test_the_median_of_speedups_is_a_bound_if_some_are_and_missing_if_one_is():
-    one, bound, other, none = (
-        cells.Speedup(4.0),
-        cells.Speedup(9.0, ">"),
-        cells.Speedup(1.0, "<"),
-        cells.Speedup(None),
-    )
+    one, none = cells.Speedup(4.0), cells.Speedup(None)
+    bound, other = cells.Speedup(9.0, ">"), cells.Speedup(1.0, "<")
     assert str(cmiknn.median_speedup([one, bound])) == "> 6.50× †"
     assert cmiknn.median_speedup([bound, other]).value is None
     assert cmiknn.median_speedup([one, none]).value is None
@@ -118,8 +114,6 @@ def test_the_time_that_is_hidden_behind_kernels():
     assert out_of_core.hidden_share(pandas.DataFrame(rows[:2])) is None
 
 
-# --- the authors' programs --------------------------------------------------------------------------------------------
-
 CUPC_S = {"theta": 64, "delta": 2}
 
 
@@ -138,17 +132,15 @@ def genes(record):
 
 
 def test_a_program_is_compared_with_the_same_algorithm_and_rule_and_with_the_fastest(load, record):
-    compared = {
-        (each.theirs.setting, each.theirs.dataset, each.kind): each for each in summary.compare(load(genes(record)))
-    }
+    every = summary.compare(load(genes(record)))
+    compared = {(each.theirs.setting, each.theirs.dataset, each.kind): each for each in every}
     like = compared["cupc-authors", "nci-60", "like for like"]
     assert (like.ours.setting, cells.speedup(like.theirs, like.ours).value) == ("first", pytest.approx(2))
     assert compared["cupc-authors", "mcc", "like for like"].ours.setting == "cupc-s"
     assert compared["cupc-authors", "nci-60", "fastest"].ours.setting == "pair-scan"
     found = summary.compare(load(genes(record), {("nci-60", "pair-scan"): "unexplained"}))
-    assert {each.ours.setting for each in found if each.kind == "fastest" and each.theirs.dataset == "nci-60"} == {
-        "cupc-s-32-1"
-    }
+    fastest = {each.ours.setting for each in found if (each.kind, each.theirs.dataset) == ("fastest", "nci-60")}
+    assert fastest == {"cupc-s-32-1"}
 
 
 def test_means_are_of_what_is_verified(load, record):
@@ -160,9 +152,6 @@ def test_means_are_of_what_is_verified(load, record):
     assert (mean({})["datasets"], mean({})["whole_speedup"]) == (2, pytest.approx((2 * 9) ** 0.5))
     assert mean({})["levels_speedup"] is None  # The program times no levels.
     assert mean({("mcc", "cupc-authors"): "unexplained"})["whole_speedup"] == pytest.approx(2)
-
-
-# --- whole calls -----------------------------------------------------------------------------------------------------
 
 
 def test_pags_are_drawn_and_compared_with_the_true_one(load, record):

@@ -41,18 +41,9 @@ def heading_of(source):
     return heading(source, {"runs": catalogue.READERS["runs"](source)})
 
 
-# --- headings --------------------------------------------------------------------------------------------------------
-
-
 def test_a_heading_names_device_days_and_commits(source):
-    found = heading_of(
-        source(
-            [
-                record(at="2026-11-20"),
-                record("cupc-e", code=code_version(get_method("cupc-e"), "cuda"), at="2026-11-21"),
-            ]
-        )
-    )
+    later = record("cupc-e", code=code_version(get_method("cupc-e"), "cuda"), at="2026-11-21")
+    found = heading_of(source([record(at="2026-11-20"), later]))
     assert str(found) == "GPU: NVIDIA H200, recorded 2026-11-20 to 2026-11-21, commit 0123456789"
     assert (found.name, found.gpu) == ("h200", True)
 
@@ -68,15 +59,11 @@ def test_this_machine_is_not_recorded_and_never_stale(here):
     assert not found.gpu
 
 
-# --- stale records ---------------------------------------------------------------------------------------------------
-
-
 def test_a_record_of_other_code_is_stale_and_marked(source):
     recorded = source([record(), record("cupc-e", code="0" * 64), record("no-such-method")])
     found = {run.setting: run for run in catalogue.READERS["runs"](recorded)}
-    assert {name: run.stale for name, run in found.items()} == {
-        **{"cupc-s": False, "cupc-e": True, "no-such-method": True}
-    }
+    stale = {"cupc-s": False, "cupc-e": True, "no-such-method": True}
+    assert {name: run.stale for name, run in found.items()} == stale
     assert cells.time_cell(found["cupc-s"]) == "1.50 (1.20–1.80)"
     assert cells.time_cell(found["cupc-e"]) == "1.50 (1.20–1.80) ‡"
     assert cells.STALE_NOTE in cells.remarks(found.values())
@@ -126,10 +113,8 @@ def test_a_known_difference_of_another_program_has_a_reason_and_no_other_has(tmp
 
 
 def test_the_worst_mark_is_shown():
-    verified = [
-        types.SimpleNamespace(median=1.0, verification=word, stale=word == "equal")
-        for word in ("random", "unexplained", "equal")
-    ]
+    words = ("random", "unexplained", "equal")
+    verified = [types.SimpleNamespace(median=1.0, verification=word, stale=word == "equal") for word in words]
     assert cells.mark(*verified) == " ✗ ‡"
     assert cells.mark(*verified, None) == ""  # no number, no mark
 
@@ -140,9 +125,6 @@ def test_cells_of_single_tests_are_compared_one_by_one(monkeypatch):
     monkeypatch.setattr(runs, "load_tests", lambda path: {"cells": json.loads(json.dumps(content))})
     assert [cell["stale"] for cell in runs.load_single_tests("x", recorded=True)["cells"]] == [False, True, False]
     assert not any(cell["stale"] for cell in runs.load_single_tests("x")["cells"])
-
-
-# --- what is not there -----------------------------------------------------------------------------------------------
 
 
 def test_what_was_not_run_is_listed_by_settings():

@@ -82,13 +82,9 @@ def test_a_table_without_rows_is_its_notes(write, tmp_path):
     assert not content.strip()
 
 
-# --- cells and notes -------------------------------------------------------------------------------------------------
-
-
 def test_numbers_have_three_digits():
-    assert [cells.number(x) for x in (0, 0.01234, 1.0, 45.67, 1297.4, 265360)] == [
-        *("0", "0.0123", "1.00", "45.7", "1,297", "265,360")
-    ]
+    expected = ["0", "0.0123", "1.00", "45.7", "1,297", "265,360"]
+    assert [cells.number(x) for x in (0, 0.01234, 1.0, 45.67, 1297.4, 265360)] == expected
 
 
 @pytest.mark.parametrize(
@@ -109,19 +105,12 @@ def test_a_setting_has_its_method_s_name_and_what_its_own_adds(setting, name):
     assert cells.label(setting, "cuda") == f"{name} (cuda)"
 
 
-def record(dataset, setting, status):
-    ok = status == "ok"
-    return {
-        **{"setting": setting, "method": setting[:6], "family": "gaussian", "reference": False, "backend": "host"},
-        **{"dataset": {"name": dataset}, "status": status, "why": None if ok else "too large"},
-        **{"time_s": {"warm": [1.0] if ok else []}, "result": {} if ok else None},
-        "environment": {"device": {"device": "Some CPU", "threads": 2}},
-    }
-
-
-def test_names_with_commas_are_separated_by_slashes(load):
+def test_names_with_commas_are_separated_by_slashes(load, record):
     names = ("cupc-e-first-come", "cupc-s-first-come")
-    records = [record("d", name, "ok") for name in names] + [record("wide", name, "oom") for name in names]
+    cores = {"backend": "host", "environment": {"device": {"device": "Some CPU", "threads": 2}}}
+    failed = {"dataset": "wide", "status": "oom", "why": "too large", "result": None}
+    records = [record(name[:6], 1.0, setting=name, **cores) for name in names]
+    records += [record(name[:6], None, setting=name, **cores, **failed) for name in names]
     runs = load(records)
     both = "cuPC-E, first-come / cuPC-S, first-come"
     assert cells.places(runs) == [f"Backend host: Some CPU, 2 threads ({both})."]

@@ -11,16 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpupc_impl import (
-    CPDAG,
-    BackgroundKnowledge,
-    Bootstrap,
-    GaussianProblem,
-    InvalidProblem,
-    bootstrap,
-    pc,
-    resampled_rows,
-)
+from gpupc_impl import BackgroundKnowledge, Bootstrap, GaussianProblem, bootstrap, pc, resampled_rows
+from gpupc_impl.core.orientation import CPDAG
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.result import InvalidSkeleton
 from gpupc_impl.studies import bootstrap as module
 
@@ -43,7 +36,10 @@ def data():
 @pytest.fixture(scope="module")
 def plain(data):
     """Counts of a plain loop."""
-    graphs = [pc(data.iloc[resampled_rows(len(data), 7, k)], 0.05, **OPTIONS) for k in range(N)]
+    return counts_of([pc(data.iloc[resampled_rows(len(data), 7, k)], 0.05, **OPTIONS) for k in range(N)])
+
+
+def counts_of(graphs):
     return sum(graph.directed.astype(int) for graph in graphs), sum(graph.undirected.astype(int) for graph in graphs)
 
 
@@ -70,12 +66,9 @@ def test_arrays_and_labels(data):
     found = bootstrap(labels, 3, seed=1, backend="host")
     graphs = [pc(labels.iloc[resampled_rows(len(data), 1, k)], backend="host") for k in range(3)]
     assert found.graph.skeleton.problem.family == "discrete"
-    assert_counts(found, (sum(g.directed.astype(int) for g in graphs), sum(g.undirected.astype(int) for g in graphs)))
-    assert_counts(bootstrap(data.to_numpy(), 2, **OPTIONS), astuple(bootstrap(data, 2, **OPTIONS)))
-
-
-def astuple(found):
-    return found.directed, found.undirected
+    assert_counts(found, counts_of(graphs))
+    of_frame = bootstrap(data, 2, **OPTIONS)
+    assert_counts(bootstrap(data.to_numpy(), 2, **OPTIONS), (of_frame.directed, of_frame.undirected))
 
 
 def test_data_as_people_bring_them(data, tmp_path):
@@ -84,7 +77,7 @@ def test_data_as_people_bring_them(data, tmp_path):
     holes.to_csv(tmp_path / "holes.csv", index=False)
     whole = holes.dropna()
     graphs = [pc(whole.iloc[resampled_rows(len(whole), 0, k)], **OPTIONS) for k in range(3)]
-    counts = sum(g.directed.astype(int) for g in graphs), sum(g.undirected.astype(int) for g in graphs)
+    counts = counts_of(graphs)
     for given, options in ((tmp_path / "holes.csv", {}), (holes, {}), (holes.T, {"transpose": True})):
         found = bootstrap(given, 3, missing="drop-rows", **options, **OPTIONS)
         assert_counts(found, counts)
@@ -213,9 +206,6 @@ def test_a_folder_of_other_settings_is_refused(data, tmp_path, change, message):
     settings = json.loads((tmp_path / "bootstrap.json").read_text())
     assert settings.keys() == {"data", "seed", "replace", "fraction", "options"}
     assert settings["options"] == {"method": "'cupc-s'"}
-
-
-# --- stability selection, and files -----------------------------------------------------------------------------------
 
 
 def counted(frequent, replace=False, fraction=0.5):

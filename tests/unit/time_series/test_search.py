@@ -22,16 +22,11 @@ from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike, s
 from gpupc_impl.time_series.series import read_series
 from tests.time_series_systems import random_series
 
-OPTIONS = (
-    {},
-    {"pc_alpha": [0.05, 0.3]},
-    {"max_combinations": None, "max_conds_dim": 3},
-    {"tau_min": 1, "correction": "fdr_bh"},
-    {"contemporaneous": True},
-    {"contemporaneous": True, "collider_rule": "none", "mark_conflicts": False},
-    {"contemporaneous": True, "collider_rule": "conservative", "reset_lagged_links": True},
-    {"contemporaneous": True, "pc_alpha": [0.01, 0.1]},
-)
+OPTIONS = [{}, {"pc_alpha": [0.05, 0.3]}, {"max_combinations": None, "max_conds_dim": 3}]
+OPTIONS += [{"tau_min": 1, "correction": "fdr_bh"}]
+PLUS = [{}, {"pc_alpha": [0.01, 0.1]}, {"collider_rule": "none", "mark_conflicts": False}]
+PLUS += [{"collider_rule": "conservative", "reset_lagged_links": True}]
+OPTIONS += [{"contemporaneous": True, **more} for more in PLUS]
 
 
 def assert_same(one, other, atol=1e-10):
@@ -104,6 +99,11 @@ def test_masked_cmiknn_and_missing_categories():
     assert found.graph[0, 1, 1] == "-->"
 
 
+def assert_alike(ours, theirs):
+    np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours.p_values, theirs.p_values, rtol=0, atol=1e-11)
+
+
 def test_the_matrix_gives_the_partial_correlations_of_the_samples():
     series = read_series(random_series(3, 4, 3, 300), 3)
     test, from_samples = ParCorr(series, open_backend("host")), ParCorrOfSamples(series)
@@ -112,9 +112,7 @@ def test_the_matrix_gives_the_partial_correlations_of_the_samples():
         sets = np.array([rng.permutation(np.arange(4, series.n_columns))[:size] for _ in range(30)], np.int32)
         source, lag, target = (rng.integers(low, 4, 30).astype(np.int32) for low in (0, 1, 0))
         batch = Batch(lag * 4 + source, target, sets.reshape(30, size))
-        ours, theirs = test.run(batch), from_samples.run(batch)
-        np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(ours.p_values, theirs.p_values, rtol=0, atol=1e-11)
+        assert_alike(test.run(batch), from_samples.run(batch))
     assert test.from_samples == 0
 
 
@@ -133,9 +131,7 @@ def test_shared_factors_give_the_partial_correlations_of_the_samples():
         order = rng.permutation(len(target))
         sets = rng.integers(0, 4, (len(target), set_size)).astype(np.int32)
         batch = Batch(lag * 4 + source, target, sets)[order]
-        ours, theirs = test.run(batch, of_tests), from_samples.run(batch, of_tests)
-        np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(ours.p_values, theirs.p_values, rtol=0, atol=1e-11)
+        assert_alike(test.run(batch, of_tests), from_samples.run(batch, of_tests))
     assert test.from_samples == 0
 
 

@@ -4,52 +4,30 @@ import numpy as np
 import pytest
 
 from gpupc_impl.core.orientation import CPDAG, equivalence_class
-from gpupc_impl.core.result import SeparatingSets, Skeleton
 from gpupc_impl.verification.accuracy import (
     dag_of_edges,
     skeleton_differences,
     structural_hamming_distance,
     with_arrows,
 )
+from tests.graphs import causallearn_cpdag, make_skeleton, random_dag
 
 causal_learn = pytest.importorskip("causallearn")
 
-from causallearn.graph.Dag import Dag  # noqa: E402
-from causallearn.graph.GraphNode import GraphNode  # noqa: E402
 from causallearn.graph.SHD import SHD  # noqa: E402
-from causallearn.utils.DAG2CPDAG import dag2cpdag  # noqa: E402
-
-
-def random_dag(rng, p, density):
-    order = rng.permutation(p)
-    return np.triu(rng.random((p, p)) < density, 1)[np.ix_(order, order)]
-
-
-def names(p):
-    return tuple(f"V{i}" for i in range(p))
-
-
-def their_cpdag(dag):
-    nodes = [GraphNode(name) for name in names(len(dag))]
-    graph = Dag(nodes)
-    for i, j in np.argwhere(dag):
-        graph.add_directed_edge(nodes[i], nodes[j])
-    return dag2cpdag(graph)
 
 
 def cpdag(directed, undirected):
-    adjacency = directed | directed.T | undirected
-    sets = SeparatingSets.from_levels(adjacency, [])
-    skeleton = Skeleton(adjacency, sets, names(len(directed)), (), (), (), 0, "complete")
+    skeleton = make_skeleton(len(directed), np.argwhere(directed | undirected))
     return CPDAG(directed, undirected, np.empty((0, 2), np.int64), skeleton)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_cpdag_of_a_dag_is_causal_learns(seed):
     rng = np.random.default_rng(seed)
-    dag = random_dag(rng, int(rng.integers(2, 12)), rng.uniform(0.1, 0.9))
+    dag = random_dag(int(rng.integers(2, 12)), rng.uniform(0.1, 0.9), rng)
     directed, undirected = equivalence_class(dag)
-    marks = their_cpdag(dag).graph  # [j, i] = 1 and [i, j] = -1 for i -> j; both -1 without a direction
+    marks = causallearn_cpdag(dag).graph  # [j, i] = 1 and [i, j] = -1 for i -> j; both -1 without a direction
     assert np.array_equal(directed, (marks == -1) & (marks.T == 1))
     assert np.array_equal(undirected, (marks == -1) & (marks.T == -1))
 
@@ -58,8 +36,8 @@ def test_the_cpdag_of_a_dag_is_causal_learns(seed):
 def test_the_distance_of_cpdags_is_causal_learns(seed):
     rng = np.random.default_rng(seed)
     p = int(rng.integers(2, 10))
-    truth, found = random_dag(rng, p, rng.uniform(0.1, 0.8)), random_dag(rng, p, rng.uniform(0.1, 0.8))
-    theirs = SHD(their_cpdag(truth), their_cpdag(found)).get_shd()
+    truth, found = (random_dag(p, rng.uniform(0.1, 0.8), rng) for _ in range(2))
+    theirs = SHD(causallearn_cpdag(truth), causallearn_cpdag(found)).get_shd()
     assert structural_hamming_distance(cpdag(*equivalence_class(found)), truth) == theirs
 
 

@@ -48,16 +48,12 @@ def changed(found, edges=None, sets=None):
         adjacency[i, j] = adjacency[j, i] = present
     kept = {tuple(map(int, pair)): found.sepsets[tuple(pair)] for pair in found.sepsets.pairs}
     kept = {pair: members for pair, members in (kept | (sets or {})).items() if not adjacency[pair] and members}
-    levels = [
-        ([pair for pair, members in kept.items() if len(members) == size], size)
-        for size in sorted(set(map(len, kept.values())))
-    ]
+    sizes = sorted(set(map(len, kept.values())))
+    levels = [([pair for pair, members in kept.items() if len(members) == size], size) for size in sizes]
     removed = [(np.array(pairs), np.array([kept[pair] for pair in pairs])) for pairs, _ in levels]
     sepsets = SeparatingSets.from_levels(adjacency, removed)
-    left = [
-        int(adjacency.sum()) // 2 + sum(len(members) > level for members in kept.values())
-        for level in range(found.levels_run)
-    ]
+    gone = [sum(len(members) > level for members in kept.values()) for level in range(found.levels_run)]
+    left = [int(adjacency.sum()) // 2 + number for number in gone]
     return dataclasses.replace(found, adjacency=adjacency, sepsets=sepsets, edges_per_level=tuple(left))
 
 
@@ -69,9 +65,6 @@ def problem():
 @pytest.fixture(scope="module")
 def right(problem):
     return skeleton(problem, method="stable-serial")
-
-
-# --- the test from scratch -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5])
@@ -108,9 +101,6 @@ def test_a_test_that_rounding_errors_decide_is_near_its_threshold_whatever_it_gi
         assert np.isinf(tolerances).tolist() == by_rounding
         assert (ratios[by_rounding] == 1).all()
         assert np.isinf(ratios[0]) == (tolerance > 0)
-
-
-# --- certificates ----------------------------------------------------------------------------------------------------
 
 
 def test_where_testing_all_takes_too_long_some_are_tested(problem, right, monkeypatch):
@@ -165,9 +155,6 @@ def test_a_set_from_outside_the_neighbourhoods_is_found(problem, right):
     stranger = next(k for k in range(problem.n_variables) if answer.absent(i, (k,)) and answer.absent(j, (k,)))
     row = compared(problem, right, changed(right, sets={(i, j): (stranger,)}))
     assert f"V{i} - V{j} given {{V{stranger}}}: the set is not of one end's neighbours" in row["detail"]
-
-
-# --- comparison ------------------------------------------------------------------------------------------------------
 
 
 def test_canonical_sets_must_agree_and_others_need_not(problem, right):
@@ -228,9 +215,6 @@ def test_many_differences_are_counted_and_not_silently_cut(problem, right, monke
     assert "further differences not examined" in row["detail"]
 
 
-# --- who is compared with whom, and files ----------------------------------------------------------------------------
-
-
 def test_the_first_reference_that_finished_is_compared_with(problem, right):
     outcomes = [
         (record_of(problem, right, "a-method"), right),
@@ -259,11 +243,8 @@ def test_an_answer_without_another_is_alone_and_still_tested_again(problem, righ
 def test_only_a_known_difference_of_another_program_is_explained(problem, right, monkeypatch):
     other = changed(right, [(*map(int, right.sepsets.pairs[0]), True)])
     monkeypatch.setitem(KNOWN_DIFFERENCES, ("their-program", "made-up", other.n_edges), "the page explains it")
-    outcomes = [
-        (record_of(problem, right, "reference", reference=True), right),
-        (record_of(problem, other, "their-program"), other),
-        (record_of(problem, other, "ours"), other),
-    ]
+    outcomes = [(record_of(problem, other, name), other) for name in ("their-program", "ours")]
+    outcomes.insert(0, (record_of(problem, right, "reference", reference=True), right))
     rows = verify.verify(problem, outcomes)
     assert [row["status"] for row in rows] == ["equal", "explained", "unexplained"]
     assert rows[1]["detail"].startswith("the page explains it; edges differ")
@@ -294,9 +275,6 @@ def test_without_results_no_problem_is_needed(problem, tmp_path):
     assert verify.verify_files(tmp_path / "absent.npz", [tmp_path / "record.json"])[0]["status"] == "not-run"
 
 
-# --- required and forbidden edges ------------------------------------------------------------------------------------
-
-
 def test_fixed_edges_are_verified(problem, right):
     gap, edge = (tuple(map(int, pair)) for pair in (right.edges[0], right.sepsets.pairs[0]))
     fixed = with_knowledge(problem, BackgroundKnowledge(forbidden_edges=[gap], required_edges=[edge]))
@@ -325,8 +303,6 @@ def test_sets_are_verified_against_tiers(problem, right):
     assert row["certificates_failed"] == 1
     assert "has a member that is later than both ends" in row["detail"]
 
-
-# --- certificates under background knowledge --------------------------------------------------------------------------
 
 GAPS = [(0, 14), (4, 5), (8, 9)]
 """Forbidden pairs: in rows that come in different pieces, their other ends not in order."""
@@ -360,10 +336,8 @@ def test_where_nothing_was_removed_or_tests_decide_nothing(gapped, right_with_ga
 def test_what_knowledge_fixes_is_kept_and_has_no_set(gapped, right_with_gaps):
     i, j = GAPS[1]
     there, with_set = changed(right_with_gaps, [(i, j, True)]), changed(right_with_gaps, sets={(i, j): (1,)})
-    for wrong, sentence in (
-        (there, "background knowledge requires or forbids it"),
-        (with_set, "it is forbidden, and has a set"),
-    ):
+    sentences = "background knowledge requires or forbids it", "it is forbidden, and has a set"
+    for wrong, sentence in zip((there, with_set), sentences, strict=True):
         _, failures = certificates(Answer(gapped, record_of(gapped, wrong), wrong))
         own = [failure for failure in failures if "{" not in failure]  # others are of sets
         assert own == [f"V{i} - V{j}: {sentence}"]
@@ -376,8 +350,7 @@ def test_sizes_and_edges_left_say_the_same(answer, right_with_gaps):
             counts = list(right_with_gaps.edges_per_level)
             counts[level] += off
             answer.skeleton = dataclasses.replace(right_with_gaps, edges_per_level=tuple(counts))
-            assert verify.wrong_sizes(answer) == [
-                f"{left + off} edges were left after level {level}, but by the sets' sizes {left}"
-            ]
+            said = f"{left + off} edges were left after level {level}, but by the sets' sizes {left}"
+            assert verify.wrong_sizes(answer) == [said]
     many = types.SimpleNamespace(n_edges=9_999, edges_per_level=(10_001, 9_999))
     assert verify.wrong_sizes(types.SimpleNamespace(skeleton=many, sizes=np.array([1, 1]))) == []

@@ -4,22 +4,14 @@ import matplotlib
 import numpy as np
 import pytest
 
-from gpupc_impl import CPDAG, SeparatingSets, Skeleton
-from tests.graphs import edges_to_adjacency
+from gpupc_impl import CPDAG
+from tests.graphs import edges_to_adjacency, make_skeleton
 
 matplotlib.use("Agg")
 
 NAMES = (
-    "plain",
-    'quote"s, comma; \\back\\',
-    "line\nbreak",
-    "<b>&amp;</b>",
-    "=cmd|'/c calc'!A1",
-    "-dash",
-    "β–漢字🙂",
-    "$x_1$ and $",
-    "a name that is longer than any box can hold, really",
-    " space ",
+    *("plain", 'quote"s, comma; \\back\\', "line\nbreak", "<b>&amp;</b>", "=cmd|'/c calc'!A1", "-dash", "β–漢字🙂"),
+    *("$x_1$ and $", "a name that is longer than any box can hold, really", " space "),
 )
 DIRECTED = [(0, 1), (2, 1), (1, 3), (4, 5)]
 UNDIRECTED = [(3, 4), (6, 7)]
@@ -32,23 +24,12 @@ def skeleton():
 
 
 def skeleton_of_names(names):
-    adjacency = edges_to_adjacency([*DIRECTED, *UNDIRECTED, *CONFLICTS], len(names))
-    return Skeleton(
-        adjacency=adjacency,
-        sepsets=SeparatingSets.from_levels(adjacency, [(np.array([(0, 2)]), np.array([[9]]))]),
-        names=tuple(names),
-        tests_per_level=(45, 12),
-        edges_per_level=(8, 7),
-        seconds_per_level=(0.5, 0.25),
-        levels_run=2,
-        stopped_because="complete: for the sake of the <test>",
-        facts={
-            "method": "cupc-s",
-            "backend": "host",
-            "params": {"theta": 64},
-            "problem": {"alpha": 0.01, "n_samples": 1234, "max_level": None},
-        },
-    )
+    facts = {"method": "cupc-s", "backend": "host", "params": {"theta": 64}}
+    facts |= {"problem": {"alpha": 0.01, "n_samples": 1234, "max_level": None}}
+    levels = {"tests_per_level": (45, 12), "edges_per_level": (8, 7), "seconds_per_level": (0.5, 0.25), "levels_run": 2}
+    levels |= {"stopped_because": "complete: for the sake of the <test>"}
+    edges = [*DIRECTED, *UNDIRECTED, *CONFLICTS]
+    return make_skeleton(len(names), edges, {(0, 2): [9]}, names, facts=facts, **levels)
 
 
 @pytest.fixture

@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.patches import FancyArrowPatch
 
-from gpupc_impl import Skeleton
-from gpupc_impl.core.result import SeparatingSets
 from gpupc_impl.views.plots import MISSING, shown_name
 from gpupc_impl.views.plots.graph import EXCERPT_NODES, MAX_NODES, overview
 from gpupc_impl.views.plots.layout import communities, places
-from tests.graphs import edges_to_adjacency
+from tests.graphs import make_skeleton
 from tests.unit.views.conftest import CONFLICTS, DIRECTED, NAMES, UNDIRECTED
 
 
@@ -37,12 +35,6 @@ def rendered(axes, caplog):
     return [text.get_text() for text in axes.texts] + [axes.get_xlabel()] * bool(axes.get_xlabel())
 
 
-def made(p, edges):
-    adjacency = edges_to_adjacency(edges, p)
-    names = tuple(f"V{k}" for k in range(p))
-    return Skeleton(adjacency, SeparatingSets.from_levels(adjacency, []), names, (1,), (1,), (0.1,), 1, "complete")
-
-
 def test_a_graph_of_names_of_every_kind(result, caplog):
     axes = result.plot()
     texts = rendered(axes, caplog)
@@ -56,7 +48,7 @@ def test_a_graph_of_names_of_every_kind(result, caplog):
 
 @pytest.mark.parametrize("isolated", [25, 200])
 def test_nothing_below_a_graph_is_cut(isolated, caplog):
-    axes = made(8 + isolated, [(k, k + 1) for k in range(7)]).plot()
+    axes = make_skeleton(8 + isolated, [(k, k + 1) for k in range(7)]).plot()
     rendered(axes, caplog)
     below = axes.xaxis.label.get_window_extent()
     assert axes.get_xlabel().count("\n") > 0
@@ -68,7 +60,7 @@ def test_nothing_below_a_graph_is_cut(isolated, caplog):
 
 def test_the_overview_of_a_large_graph(caplog):
     star = [(0, k) for k in range(1, 80)] + [(k, k + 80) for k in range(1, 80)]
-    axes = overview(made(200, star))
+    axes = overview(make_skeleton(200, star))
     assert len(drawn := rendered(axes, caplog)) == EXCERPT_NODES
     assert "V0" in drawn
     assert axes.get_title() == "Around the hub V0: 50 of 200 variables"
@@ -101,16 +93,16 @@ def test_an_axis_that_is_given_is_used(result, caplog):
 
 def test_many_variables_are_drawn_as_a_matrix(caplog):
     chain = [(k, k + 1) for k in range(MAX_NODES)]
-    axes = made(MAX_NODES + 1, chain).plot()
+    axes = make_skeleton(MAX_NODES + 1, chain).plot()
     rendered(axes, caplog)
     assert len(axes.collections[0].get_facecolors()) == 2 * MAX_NODES
-    assert not made(4, chain[:3]).plot(max_nodes=4).collections
-    assert made(5, chain[:4]).plot(max_nodes=4).collections
+    assert not make_skeleton(4, chain[:3]).plot(max_nodes=4).collections
+    assert make_skeleton(5, chain[:4]).plot(max_nodes=4).collections
 
 
 @pytest.mark.parametrize("edges", [[], [(0, 1)]])
 def test_small_graphs(edges, caplog):
-    skeleton = made(2, edges)
+    skeleton = make_skeleton(2, edges)
     rendered(skeleton.plot(), caplog)
     rendered(skeleton.heatmap(), caplog)
 

@@ -24,13 +24,9 @@ def planted(problem, run):
     i, j = np.argwhere(np.triu(removed))[0]
     adjacency = found.adjacency.copy()
     adjacency[i, j] = adjacency[j, i] = True
-    sets = found.sepsets
-    return dataclasses.replace(
-        found,
-        adjacency=adjacency,
-        sepsets=SeparatingSets(adjacency, sets.pairs, sets.offsets, sets.members),
-        edges_per_level=tuple(edges + 1 for edges in found.edges_per_level),
-    )
+    sets = SeparatingSets(adjacency, found.sepsets.pairs, found.sepsets.offsets, found.sepsets.members)
+    edges = tuple(edges + 1 for edges in found.edges_per_level)
+    return dataclasses.replace(found, adjacency=adjacency, sepsets=sets, edges_per_level=edges)
 
 
 @method("raises", summary="a method that has no answer", **FACTS)
