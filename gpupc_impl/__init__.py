@@ -66,7 +66,7 @@ __all__ = [
     "skeleton",
 ]
 
-
+# The modules of the public names.
 _HOMES = {
     "api": "fci pc skeleton",
     "backends": "BackendUnavailable DeviceMemoryError",
@@ -86,7 +86,6 @@ _HOMES = {
     "time_series.result": "TimeSeriesGraph",
     "time_series.search": "pcmci",
 }
-"""The modules of the public names."""
 
 
 def __getattr__(name: str) -> object:

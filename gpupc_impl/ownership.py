@@ -1,8 +1,5 @@
-"""Checks of whether other users of the machine can have written or replaced a file, and functions that open files
-safely.
-
-Code that is loaded from a cache runs with the user's rights, so it is loaded only if no other user can have written it.
-"""
+"""Checks of whether other users of the machine can have written or replaced a file, such as code in a cache, which
+would run with the user's rights; and functions that open files safely."""
 
 import contextlib
 import errno
@@ -17,10 +14,8 @@ from pathlib import Path
 
 
 def fault_of_folder(folder: Path) -> str | None:
-    """Return why another user may have written code in an existing folder, as a clause; None if only the caller can.
-
-    The folder must belong to the caller. The folders above it, also of links in the path, may belong to the system.
-    """
+    """Return why another user may have written code in an existing folder, as a clause; None if only the caller can:
+    the folder is the caller's, and those above it, also of links in the path, are the caller's or the system's."""
     status = folder.stat()
     if status.st_uid != os.geteuid():
         return "it belongs to another user"

@@ -23,30 +23,18 @@ from gpupc_impl.core.problem import InvalidProblem, Problem, as_number, search_p
 from gpupc_impl.core.registry import InvalidParameter, Method, UnknownMethod, get_method, methods
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.core.solve import choose_method, open_method_backend, prefetched, solve, unavailable
-from gpupc_impl.intake import (
-    FEWEST_SAMPLES,
-    TREATMENTS,
-    Table,
-    TableFormat,
-    choose_family,
-    read_input,
-    shown,
-    warn,
-)
+from gpupc_impl.intake import FEWEST_SAMPLES, TREATMENTS, Table, TableFormat, choose_family, read_input, shown, warn
 from gpupc_impl.views.progress import compile_report, level_progress
 
+# Arguments of `pc` and `fci` themselves, which pass everything else on.
 OF_CALLS = ("conflicts", "v_structures", "algorithm", "max_possible_d_sep", "max_path_length")
-"""Arguments of `pc` and `fci` themselves, which pass everything else on."""
-
 MINUTE = "%Y-%m-%d %H:%M"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SearchRequest(TableFormat):
-    """The user's request except for the data; `gpupc_impl.skeleton` explains the attributes.
-
-    Those of the test and of the method are in `options`.
-    """
+    """The user's request except for the data, as `gpupc_impl.skeleton` explains it. Parameters of the test and of the
+    method are `options`."""
 
     alpha: float = 0.05
     family: str = "auto"
@@ -215,32 +203,22 @@ def _warn_of_resolution(problem: Problem) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """A search that is ready to run; as a context manager it frees the device's memory at the end.
-
-    Attributes:
-        data_name: the name of the data's file and the time of its last change, or the name of the data's type.
-        source: the table that was read, or the ready problem that was passed as data.
-        problem_class: the class of the problem that the table becomes.
-        backend: None for a method that has no kernels.
-        params: parameters of the method, complete and checked.
-        test: the parameters of the family's test, as requested.
-    """
+    """A search that is ready to run; as a context manager it frees the device's memory at the end."""
 
     request: SearchRequest
-    data_name: str
-    source: Table | Problem
-    problem_class: type[Problem]
+    data_name: str  # see `_data_name`
+    source: Table | Problem  # the table that was read, or the ready problem that was passed as data
+    problem_class: type[Problem]  # the class of the problem that the table becomes
     method: Method
-    backend: Backend | None
-    params: Mapping[str, Any]
-    test: Mapping[str, Any]
+    backend: Backend | None  # None for a method that has no kernels
+    params: Mapping[str, Any]  # the parameters of the method, complete and checked
+    test: Mapping[str, Any]  # the parameters of the family's test, as requested
 
     def __enter__(self) -> Search:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # The backend and its kernels form a reference cycle, so their memory would not be freed before garbage
-        # collection.
+        # The backend and its kernels form a reference cycle, which would keep their memory until garbage collection.
         if self.backend is not None:
             self.backend.release_memory()
             if any(exception):

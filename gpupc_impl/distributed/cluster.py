@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,37 +36,37 @@ WORKER_TIMEOUT = 600.0  # seconds for which a cluster may have no worker
 MESSAGE_INTERVAL = 30.0  # seconds between messages about the wait for workers
 PIECE_BYTES = 1 << 22
 HOST_SHARE = 0.6  # of its part of a machine's free memory, which a worker on cores takes in place of device memory
-
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 WORKER_PACKAGES = ("distributed", "engine", "gaussian", "out_of_core")  # whose modules a worker uses
 _collecting = threading.Lock()  # a process may have several workers, and a concurrent `gc.collect` does nothing
-
 TAKEN = "another search has taken the workers of the cluster"
 
 # --- on a worker -----------------------------------------------------------------------------------------------------
 
 
 class ClusterCommunicator(Communicator):
-    """The connection of a worker of a Dask cluster, which sends values to the others by Dask's own connections. It has
-    no backend until the worker is open, since the others may send values or fail before."""
+    """The connection of a worker of a Dask cluster, which sends values over Dask's own connections. It has no backend
+    until the worker is open, since the others may send values or fail before."""
 
     def __init__(self, key: str, number: int, addresses: Sequence[str], dask_worker: Any):
         self.key, self.number, self.size = key, number, len(addresses)
         self._addresses, self._dask_worker, self._turn = addresses, dask_worker, 0
-        self._is_broken = False
+        self.is_broken = False
         self._sending: Future[None] | None = None
         self._changed = threading.Condition()
         self._values: dict[tuple[int, int], Any] = {}
 
-    def put(self, turn: int, sender: int, value: Any) -> None:
-        """Take what another worker has sent."""
-        with self._changed:
-            self._values[turn, sender] = value
-            self._changed.notify_all()
+    async def put(self, key: str, turn: int, sender: int, value: Any) -> str:
+        """Take what another worker has sent, unless that worker is of another search."""
+        if key == self.key:
+            with self._changed:
+                self._values[turn, sender] = value
+                self._changed.notify_all()
+        return "OK"
 
     def _take(self, sender: int) -> Any:
         with self._changed:
-            self._changed.wait_for(lambda: self._is_broken or (self._turn, sender) in self._values)
+            self._changed.wait_for(lambda: self.is_broken or (self._turn, sender) in self._values)
             self.check()
             return self._values.pop((self._turn, sender))
 
@@ -108,14 +108,10 @@ class ClusterCommunicator(Communicator):
 
     def abort(self) -> None:
         with self._changed:
-            self._is_broken = True
+            self.is_broken = True
             self._changed.notify_all()
             if self._sending is not None:
                 self._sending.cancel()
-
-    def check(self) -> None:
-        if self._is_broken:
-            raise threading.BrokenBarrierError
 
 
 class Membership:
@@ -124,13 +120,10 @@ class Membership:
     def __init__(self, communicator: ClusterCommunicator, problem: GaussianProblem, *device: Any):
         self.communicator, self.is_taken = communicator, False
         self._problem, self._device = problem, device
-        self._thread = ThreadPoolExecutor(1, "gpupc-worker")
+        self.thread = ThreadPoolExecutor(1, "gpupc-worker")
         self._worker: Worker | None = None
 
-    async def run(self, method: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
-        return await asyncio.wrap_future(self._thread.submit(self._run, method, arguments))
-
-    def _run(self, method: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
+    def run(self, method: str, arguments: Sequence[Any]) -> tuple[bool, Any]:
         try:
             if self._worker is None:
                 self.communicator.backend = open_backend(*self._device)
@@ -140,13 +133,8 @@ class Membership:
             self.communicator.abort()
             return False, ClusterFailure(TAKEN) if self.is_taken else error.with_traceback(None)
 
-    async def end(self) -> None:
-        """Free the memory of the worker, as soon as its present call has ended."""
-        self.communicator.abort()
-        await asyncio.wrap_future(self._thread.submit(self._drop))
-        self._thread.shutdown(wait=False)
-
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Free the memory of the worker."""
         self._worker = None
         vars(self.communicator).pop("backend", None)
         # A backend and its kernels form a reference cycle, which keeps the memory pool alive until garbage collection.
@@ -156,8 +144,7 @@ class Membership:
 
 @functools.cache
 def code_digest() -> str:
-    """Return the digest of the kernels and of the modules that fill kernel arguments; it must be equal on all
-    machines."""
+    """Return the digest of the kernels and of the modules that fill their arguments, which all machines must share."""
     digest = hashlib.sha256()
     modules = (path for package in WORKER_PACKAGES for path in (PACKAGE_ROOT / package).rglob("*.py"))
     for path in sorted([*PACKAGE_ROOT.rglob("*.cu*"), *modules]):
@@ -173,15 +160,12 @@ def free_memory() -> int:
     with contextlib.suppress(OSError, ValueError):
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
         for group in (CONTROL_GROUPS / own, *(CONTROL_GROUPS / own).parents):
-            with contextlib.suppress(OSError, ValueError):  # the file does not exist, or the limit is "max"
-                free = min(free, int((group / "memory.max").read_text()) - _bytes_in_use(group))
+            with contextlib.suppress(OSError, ValueError):  # a file does not exist, or the limit is "max"
+                limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+                counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                used -= int(counts.get("inactive_file", 0))  # pages of files that the system can drop
+                free = min(free, limit - used)
     return max(0, free)
-
-
-def _bytes_in_use(group: Path) -> int:
-    """Return the bytes that a control group uses, without the pages of files that the system can drop."""
-    counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return int((group / "memory.current").read_text()) - int(counts.get("inactive_file", 0))
 
 
 async def offer(backend: str, device_memory_limit: int | None, dask_worker: Any = None) -> dict[str, Any]:
@@ -204,20 +188,15 @@ async def join(
     """Become a worker of a search, given the arguments of `Membership` after the first."""
     await leave(dask_worker=dask_worker)
     communicator = ClusterCommunicator(key, number, addresses, dask_worker)
-
-    async def gpupc_put(key: str, turn: int, sender: int, value: Any) -> str:
-        if key == communicator.key:
-            communicator.put(turn, sender, value)
-        return "OK"
-
-    dask_worker.handlers["gpupc_put"] = gpupc_put
+    dask_worker.handlers["gpupc_put"] = communicator.put
     dask_worker.gpupc_membership = Membership(communicator, *problem_and_device)
 
 
 async def call(key: str, method: str, arguments: Sequence[Any], dask_worker: Any = None) -> tuple[bool, Any]:
     """Call a method of the worker; returns whether it succeeded, and its result or its error."""
-    membership = _membership(key, dask_worker)
-    return await membership.run(method, arguments) if membership else (False, ClusterFailure(TAKEN))
+    if membership := _membership(key, dask_worker):
+        return await asyncio.wrap_future(membership.thread.submit(membership.run, method, arguments))
+    return False, ClusterFailure(TAKEN)
 
 
 async def stop(key: str, dask_worker: Any = None) -> None:
@@ -232,7 +211,9 @@ async def leave(key: str | None = None, dask_worker: Any = None) -> None:
         membership.is_taken = key is None
         del dask_worker.gpupc_membership
         dask_worker.handlers.pop("gpupc_put", None)
-        await membership.end()
+        membership.communicator.abort()
+        await asyncio.wrap_future(membership.thread.submit(membership.drop))  # after its present call
+        membership.thread.shutdown(wait=False)
 
 
 def _membership(key: str | None, dask_worker: Any) -> Membership | None:
@@ -254,26 +235,21 @@ class ClusterTeam(Team):
         self.size, self.devices = len(offers), [offers[address]["device"] for address in self._addresses]
         machines = Counter(each["machine"] for each in offers.values())
         sent = dataclasses.replace(problem, samples=None, correlation=None)
-        with self._noticing_loss():
-            for number, address in enumerate(self._addresses):
-                limit, memory = device_memory_limit, offers[address]["memory"]
-                if limit is None and memory is not None:
-                    limit = int(HOST_SHARE * memory / machines[offers[address]["machine"]])
-                arguments = self._key, number, self._addresses, sent, backend, limit
-                client.run(join, *arguments, workers=[address])
+        for number, address in enumerate(self._addresses):
+            limit, memory = device_memory_limit, offers[address]["memory"]
+            if limit is None and memory is not None:
+                limit = int(HOST_SHARE * memory / machines[offers[address]["machine"]])
+            self._run(address, join, number, self._addresses, sent, backend, limit)
 
-    @contextlib.contextmanager
-    def _noticing_loss(self) -> Iterator[None]:
+    def _run(self, address: str, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         try:
-            yield
+            return self._client.run(function, self._key, *arguments, workers=[address])
         except Exception as error:  # a worker's own errors are answers, so this one is of a connection
             raise WorkersLost(f"a worker was lost ({type(error).__name__}: {error})") from error
 
     def _call(self, number: int, method: Callable[..., Any], *arguments: Any) -> Any:
         address = self._addresses[number]
-        with self._noticing_loss():
-            answers = self._client.run(call, self._key, method.__name__, arguments, workers=[address])
-        succeeded, result = answers[address]
+        succeeded, result = self._run(address, call, method.__name__, arguments)[address]
         if not succeeded:
             raise result
         return result

@@ -1,5 +1,4 @@
-"""How the workers of a search exchange what they have computed, and its form for threads of this process (`cluster` has
-the form for a Dask cluster)."""
+"""How workers of a search exchange values: the interface, and its form for threads (`cluster` has that for Dask)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from typing import Any, TypeVar
 from gpupc_impl.backends import Backend
 
 Value = TypeVar("Value")
-
 Part = tuple[int, slice]  # a worker's number, and its part of arrays that have the same shape on all workers
 MESSAGE_BYTES = 1 << 26  # the bytes of arrays after which a worker sends a message to the others
 
@@ -26,6 +24,7 @@ class Communicator(abc.ABC):
     backend: Backend
     number: int
     size: int
+    is_broken: bool  # whether a worker has failed
 
     @abc.abstractmethod
     def exchange(self, values: Sequence[Any]) -> list[Any]:
@@ -35,17 +34,18 @@ class Communicator(abc.ABC):
     def abort(self) -> None:
         """Make the present and later calls of all workers fail."""
 
-    @abc.abstractmethod
     def check(self) -> None:
         """Raise BrokenBarrierError if another worker has failed, without waiting for the others."""
+        if self.is_broken:
+            raise threading.BrokenBarrierError
 
-    @abc.abstractmethod
     def _sent(self, array: Any) -> Any:
         """Return a part of an array on the device in the form in which other workers take it."""
+        return array
 
-    @abc.abstractmethod
     def _put(self, to: Any, sent: Any) -> None:
         """Copy what another worker has sent into an array of the same shape on the device."""
+        to[...] = sent  # CuPy copies between devices if both arrays have the same layout
 
     def all_gather(self, value: Value) -> list[Value]:
         """Return the values of all workers, in the order of their numbers."""
@@ -74,8 +74,7 @@ class Communicator(abc.ABC):
                 yield self._copy(sent)
 
     def least(self, library: Any, own: Sequence[Any], parts: Sequence[Part]) -> None:
-        """Set each element of this worker's parts of the device arrays `own` to its minimum over all workers; called
-        within `Backend.array_library`."""
+        """Set this worker's parts of the arrays `own` to the minima over all workers, in `Backend.array_library`."""
         for some in self._messages(own, parts):
             mine = [
                 [[self._sent(array[part]) for array in own] for owner, part in some if owner == number != self.number]
@@ -95,8 +94,7 @@ class Communicator(abc.ABC):
         self.all_gather(None)
 
     def _messages(self, arrays: Sequence[Any], parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """Yield parts of arrays in groups of about `MESSAGE_BYTES`, the same on every worker, once the device has
-        written the arrays."""
+        """Yield parts in groups of about `MESSAGE_BYTES`, equal on all workers, once the device has written arrays."""
         self.backend.synchronize()
         some: list[Part] = []
         size = 0
@@ -134,15 +132,7 @@ class ThreadCommunicator(Communicator):
     def abort(self) -> None:
         self._barrier.abort()
 
-    def check(self) -> None:
-        if self._barrier.broken:
-            raise threading.BrokenBarrierError
-
-    def _sent(self, array: Any) -> Any:
-        return array
-
-    def _put(self, to: Any, sent: Any) -> None:
-        to[...] = sent  # CuPy copies between devices if both arrays have the same layout
+    is_broken = property(lambda self: self._barrier.broken)
 
 
 class Laps:
@@ -154,7 +144,8 @@ class Laps:
         self._last = time.perf_counter()
 
     def start(self) -> None:
-        """Begin the next step now."""
+        """Forget all durations, and begin the next step now."""
+        self.seconds.clear()
         self._last = time.perf_counter()
 
     def lap(self, step: str) -> None:

@@ -32,53 +32,33 @@ SHARD_BYTES = 4.4  # for each edge of a `Shard`, about
 BLOCK = 1 << 16  # the variables that 16 bits tell apart
 EDGES_AT_ONCE = 1 << 15  # the edges that a thread writes into the adjacency matrix at a time
 MAP_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64") else 0  # in Python's mmap from 3.13 on
-ARRAYS = ("starts", "partners", "members", "far_bits", "far_blocks", "left")
 
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """What a worker has of a group of rows after levels 0 and 1; `Worker.read` has the edges.
+    """What a worker has of a group of rows after levels 0 and 1; `Worker.read` has the edges."""
 
-    Attributes:
-        rows: the worker's rows; `group_stop` is the row after the last one of the group.
-        starts: (rows + 1,) int64: the first edge of each row.
-        levels: the number of levels that were run: 1 or 2.
-        degrees: (p,) int32: degrees after level 0 of the edges of the group that this worker has found.
-        counts: the counts of level 1 of all workers by the names in `COUNTS`.
-        most_read: an upper bound on the edges that are read at a time, unless a row has more.
-    """
-
-    rows: slice
-    group_stop: int
-    starts: np.ndarray
-    levels: int
-    degrees: np.ndarray
-    counts: dict[str, int]
-    most_read: int
+    rows: slice  # the worker's rows
+    group_stop: int  # the row after the last one of the group
+    starts: np.ndarray  # (rows + 1,) int64: the first edge of each row
+    levels: int  # the number of levels that were run: 1 or 2
+    degrees: np.ndarray  # (p,) int32: degrees after level 0 of the edges of the group that this worker has found
+    counts: dict[str, int]  # the counts of level 1 of all workers by the names in `COUNTS`
+    most_read: int  # an upper bound on the edges that are read at a time, unless a row has more
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard:
     """The results of consecutive rows: row j has the edges i < j of level 0, ascending. An edge takes 33 bits, a byte
-    more if its member is beyond block 0, and 8 bytes more if it is left.
-
-    Attributes:
-        starts: (rows x blocks + 1,) int64: the first edge of each row with each block of `BLOCK` variables i.
-        partners: (edges,) uint16: i of each edge, within its block.
-        members: (edges,) uint16: the variable that separates the edge at level 1, within its block; 0 for one that is
-            left.
-        far_bits: (edges / 8,) uint8: whether each edge's member is beyond block 0, as `numpy.packbits` has it.
-        far_blocks: uint8 or uint16: the blocks of the members beyond block 0, in the order of the edges.
-        left, pairs: (k,) int64 and (k, 2) int32: the indexes of the edges that are left, and these edges.
-    """
+    more if its member is beyond block 0, and 8 bytes more if it is left."""
 
     rows: slice
-    starts: np.ndarray
-    partners: np.ndarray
-    members: np.ndarray
-    far_bits: np.ndarray
-    far_blocks: np.ndarray
-    left: np.ndarray
+    starts: np.ndarray  # (rows x blocks + 1,) int64: the first edge of each row with each block of `BLOCK` variables i
+    partners: np.ndarray  # (edges,) uint16: i of each edge, within its block
+    members: np.ndarray  # (edges,) uint16: the separating variable at level 1, within its block; 0 if the edge is left
+    far_bits: np.ndarray  # (edges / 8,) uint8: whether a member is beyond block 0, as `numpy.packbits` has it
+    far_blocks: np.ndarray  # uint8 or uint16: the blocks of the members beyond block 0, in the order of the edges
+    left: np.ndarray  # (k,) int64: the indexes of the edges that are left
 
     @property
     def blocks(self) -> int:
@@ -86,6 +66,7 @@ class Shard:
 
     @functools.cached_property
     def pairs(self) -> np.ndarray:
+        """The (k, 2) int32 edges that are left."""
         return self.edges(self.left, np.searchsorted(self.starts, self.left, side="right") - 1)
 
     def edges(self, of: np.ndarray, run: np.ndarray) -> np.ndarray:
@@ -115,8 +96,7 @@ class Shard:
 
 
 class ReadyMemory:
-    """Memory for copies of arrays. Threads allocate its pages while devices compute, since new pages take longer than
-    copies."""
+    """Memory for copies of arrays. While devices compute, threads allocate pages, which takes longer than a copy."""
 
     def __init__(self, size: int):
         self._bytes, self._taken, self._lock = np.empty(0, np.uint8), 0, threading.Lock()
@@ -158,9 +138,8 @@ def keep(share: Share, read: Callable[[slice, np.ndarray], Sequence[np.ndarray]]
             if len(pending) > threads:  # bounds the page-locked memory
                 shards.append(pending.popleft().result())
             rows = slice(share.rows.start + part.start, share.rows.start + part.stop)
-            first, end = int(starts[part.start]), int(starts[part.stop])
-            own_starts = starts[part.start : part.stop + 1] - first
-            pending.append(pool.submit(copied, rows, read(slice(first, end), own_starts)))
+            own = starts[part.start : part.stop + 1]
+            pending.append(pool.submit(copied, rows, read(slice(int(own[0]), int(own[-1])), own - own[0])))
         return shards + [future.result() for future in pending]
 
 
@@ -191,7 +170,7 @@ class EdgeShards:
 
         def write(number: int) -> None:
             shard = self._shards[number]
-            arrays = {name: getattr(shard, name) for name in ARRAYS}
+            arrays = {field.name: getattr(shard, field.name) for field in dataclasses.fields(shard)[1:]}
             folder.write(f"rows-{number:06d}", {"rows": [shard.rows.start, shard.rows.stop]}, arrays)
 
         in_threads(write, range(len(self._shards)))
@@ -254,11 +233,10 @@ class EdgeShards:
 
 
 class ShardedSets(SeparatingSets):
-    """Separating sets, of which those of level 1, which are by far the most, stay in shards. An operation on all sets
-    (`pairs`, `members`, a comparison, a file) converts them once, to up to 20 bytes a pair."""
+    """Separating sets, of which those of level 1, by far the most, stay in shards. An operation on all sets (`pairs`,
+    `members`, a comparison, a file) converts them once. `edges` are the (k, 2) ascending pairs i < j that are left."""
 
     def __init__(self, p: int, edges: np.ndarray, shards: EdgeShards, later: list[tuple[np.ndarray, np.ndarray]]):
-        """`edges` are the (k, 2) pairs i < j, ascending, that are left of `p` variables."""
         self._p, self._edges, self.gaps = p, edges.astype(np.int64), NO_PAIRS
         self._edges.setflags(write=False)
         self._shards, self._later = shards, later
@@ -280,26 +258,15 @@ class ShardedSets(SeparatingSets):
     def _loaded(self) -> SeparatingSets:
         return SeparatingSets.from_levels(without_edges(self._p), [self._shards.removed(), *self._later])
 
-    @property
-    def pairs(self) -> np.ndarray:
-        return self._loaded.pairs
-
-    @property
-    def members(self) -> np.ndarray:
-        return self._loaded.members
-
-    @property
-    def _sizes(self) -> Any:
-        return self._loaded._sizes
+    pairs = property(lambda self: self._loaded.pairs)
+    members = property(lambda self: self._loaded.members)
+    _sizes = property(lambda self: self._loaded._sizes)
+    edges = property(lambda self: self._edges)
 
     def with_gaps(self, gaps: np.ndarray) -> ShardedSets:
         sets = copy.copy(self)
         sets.gaps = gaps
         return sets
-
-    @property
-    def edges(self) -> np.ndarray:
-        return self._edges
 
     def __len__(self) -> int:
         return self._p * (self._p - 1) // 2 - len(self._edges) - len(self.gaps)
@@ -336,15 +303,13 @@ class ShardedSets(SeparatingSets):
         return f"SeparatingSets({len(self)} pairs)"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and pickles have: all but what is made when it is asked for."""
-        made = ("_adjacency", "_edge_rows", "_loaded", "_number")
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        cached = ("_adjacency", "_edge_rows", "_loaded", "_number")  # copies and pickles make them anew
+        return {name: value for name, value in self.__dict__.items() if name not in cached}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class WideSkeleton(Skeleton):
-    """A skeleton of very many variables. Its adjacency matrix is made when it is read, since nearly each True entry
-    takes a page of memory, 4 KiB."""
+    """A skeleton whose adjacency matrix is made when it is read, since nearly every True entry takes a 4 KiB page."""
 
     adjacency: np.ndarray = dataclasses.field(init=False)
 

@@ -17,14 +17,14 @@ from gpupc_impl.distributed.communicator import Communicator, Laps, Part
 from gpupc_impl.distributed.edge_shards import Share
 from gpupc_impl.distributed.filter_bounds import excess_bound, needed_product
 from gpupc_impl.distributed.filter_plan import STEP, FilterPlan
-from gpupc_impl.distributed.products import SPLIT, DoubleProducts, PartProducts, Products
+from gpupc_impl.distributed.products import SPLIT, DoubleProducts, PartProducts
 from gpupc_impl.engine.graph import COUNTER_SHAPE
 from gpupc_impl.gaussian.fixed_order import CORRELATE, SQUARES, UNIT_ROUNDOFF, product_bound
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.integers import ceil_div, round_up
+from gpupc_impl.out_of_core.host_blocks import pieces
 
 logger = logging.getLogger("gpupc_impl.distributed")
-
 FILTER_SOURCE = "distributed/kernels/filter.cu"
 FILTER = Struct(
     "Filter",
@@ -77,15 +77,13 @@ SCANS = {
 GIVE, TAKE = _kernel("give_separated"), _kernel("take_separated")
 FILTER_KERNELS = (SPLIT, COUNT, LIST, NEIGHBOURS, *SCANS.values(), GIVE, TAKE)
 
-EDGES = ("starts", "partners", "values")  # the arrays of edges (kernels/filter.cu, `EdgeRows`)
 STAGED_EDGES = 64  # open edges of a row, on average, from which on a thread block takes a row, and a warp otherwise
+# Candidates of each worker's first block; later blocks become larger. A worker tests edges in vain that another worker
+# separates at the same time, and the first candidates separate most edges.
 FIRST_CANDIDATES = 256
-"""Candidates of each worker's first block; later blocks become larger. A worker tests edges in vain that another worker
-separates at the same time, and the first candidates separate most edges."""
-
+# The time for a correlation of a row's neighbours relative to that for a correlation of a panel. The number is also an
+# upper bound on the ratio of their bytes.
 SPARSENESS = 32
-"""The time for a correlation of a row's neighbours relative to the time for a correlation of a panel. The number is
-also an upper bound on the ratio of their bytes."""
 
 
 def all_kernels(max_level: int) -> list[KernelSource]:
@@ -94,9 +92,8 @@ def all_kernels(max_level: int) -> list[KernelSource]:
 
 
 class FilteredLevels:
-    """Levels 0 and 1 of a problem with samples on a worker, alone or together with others. Every worker holds all
-    samples and all edges of a group of rows. The workers share the rows of level 0, the blocks of candidates of level
-    1, and the rows whose results are read."""
+    """Levels 0 and 1 on a worker. The workers of a search share the rows of level 0, the blocks of candidates of level
+    1, and the rows whose results are read (docs/design/wide.md)."""
 
     def __init__(
         self,
@@ -105,24 +102,22 @@ class FilteredLevels:
         plan: FilterPlan,
         samples: Any,
         laps: Laps,
-        with_level_one: bool,
+        level_one: bool,
     ):
         self._workers, self.backend, self.plan, self.samples = workers, workers.backend, plan, samples
         self._lap = laps.lap
         backend, self.m, self.p = self.backend, problem.n_samples, problem.n_variables
         self._warps = WARPS if backend.warp_threads > 1 else 1  # of a thread block
         self._counts = np.zeros(len(COUNTS), np.int64)  # of the tests that this worker makes for a group
-        self._products: Products = (
-            PartProducts(backend, samples) if plan.parts else DoubleProducts(backend, samples, plan.tile)
-        )
-        self._filter = self._decisions(problem, with_level_one)
-        self._with_level_one = with_level_one
+        self._products = PartProducts(backend, samples) if plan.parts else DoubleProducts(backend, samples, plan.tile)
+        self._filter = self._decisions(problem, level_one)
+        self._with_level_one = level_one
         p, pitch = self.p, round_up(plan.candidates, STEP)
         self._tile = backend.empty(plan.tile, np.float32)
         self._degrees = backend.full(p, 0, np.int32)  # of the edges of a group that this worker has found
         self._starts = backend.empty(p + 1, np.int64)
         self._edges = backend.empty_all(partners=(plan.edges, np.uint32), values=(plan.edges, np.uint32))
-        if with_level_one:
+        if level_one:
             self._candidates = {
                 **backend.empty_all(
                     panel=((p, pitch), np.float32),
@@ -144,9 +139,8 @@ class FilteredLevels:
             )
         self._lap("memory")
 
-    def _decisions(self, problem: GaussianProblem, with_level_one: bool) -> Any:
-        zero = problem.critical_r_squared(0)
-        one = problem.critical_r_squared(1) if with_level_one else 0.0
+    def _decisions(self, problem: GaussianProblem, level_one: bool) -> Any:
+        zero, one = problem.critical_r_squared(0), problem.critical_r_squared(1) if level_one else 0.0
         # The last term bounds the rounding of the square root, and of the square in the canonical test.
         root, error = math.sqrt(zero), self._products.error
         bound = error + 8 * UNIT_ROUNDOFF
@@ -169,8 +163,7 @@ class FilteredLevels:
 
     def group(self, first: int) -> tuple[Share, Any, Any]:
         """Run levels 0 and 1 for as many rows as fit on the device. Returns this worker's share, and the partners and
-        values of its edges on the device (kernels/filter.cu, `EdgeRows`), which are to be read before the next
-        group."""
+        values of its edges on the device (kernels/filter.cu, `EdgeRows`), to be read before the next group."""
         backend, workers = self.backend, self._workers
         with backend.array_library() as library:
             backend.fill(self._degrees, 0)
@@ -190,7 +183,7 @@ class FilteredLevels:
         begin, end = bounds[workers.number :][:2]
         own = starts[begin : end + 1]
         if with_level_one and workers.size > 1:
-            shares = [self._pieces(*starts[bounds[k : k + 2]].tolist()) for k in range(workers.size)]
+            shares = [pieces(slice(*each), self.plan.read) for each in itertools.pairwise(starts[bounds].tolist())]
             turns = itertools.zip_longest(*shares)  # a message has parts of every worker
             parts = [(k, part) for turn in turns for k, part in enumerate(turn) if part]
             with backend.array_library() as library:
@@ -251,8 +244,7 @@ class FilteredLevels:
                 continue
             if count:
                 before = np.int64(places[workers.number])
-                arguments = [tile, words, ends, before, rows_struct, self._degrees]
-                self._launch(LIST, count * parts, arguments)
+                self._launch(LIST, count * parts, [tile, words, ends, before, rows_struct, self._degrees])
             row_parts += [(k, slice(bounds[k] + 1, bounds[k + 1] + 1)) for k in range(workers.size)]
             edge_parts += [(k, slice(places[k], places[k + 1])) for k in range(workers.size)]
             self._lap("level 0: edges")
@@ -283,15 +275,15 @@ class FilteredLevels:
             progress_watcher.advance(candidates.stop, before, "candidates of level 1, second pass")
         if tested is self._open:
             copies = [tested["values"], tested["second_members"]]
-            parts = [(number % self._workers.size, part) for number, part in enumerate(self._pieces(0, count))]
+            whole = enumerate(mapped_arrays.pieces(count, self.plan.read))
+            parts = [(number % self._workers.size, part) for number, part in whole]
             self._workers.least(library, copies, parts)
             self._workers.complete(copies, parts)
             self._lap("level 1: exchange")
             self._use_copies(library, count)
 
     def _exchange(self, tested: dict[str, Any], edges: int) -> None:
-        """Take over which edges, or copies of edges, other workers have separated; their members follow at the end of
-        the level."""
+        """Take over which edges, or copies, other workers have separated; the members follow at the level's end."""
         if self._workers.size == 1:
             return
         for part in mapped_arrays.pieces(edges, 64 * self.plan.read):  # whose bits fit where results are read
@@ -302,11 +294,6 @@ class FilteredLevels:
                 self._launch(TAKE, warps, [*arrays, count, theirs])
         self._lap("level 1: exchange")
 
-    def _pieces(self, begin: int, end: int) -> Iterator[slice]:
-        """Yield slices of edges that are small enough to be copied."""
-        for part in mapped_arrays.pieces(end - begin, self.plan.read):
-            yield slice(begin + part.start, begin + part.stop)
-
     def _scan(self, from_row: bool, tested: dict[str, Any], block: Any, first: int, last: int, open_edges: int) -> int:
         """Test edges with a block of candidates. Of the `open_edges` edges that were open before, it returns an upper
         bound on the number that no worker has separated."""
@@ -316,7 +303,7 @@ class FilteredLevels:
         kernel = SCANS[from_row, tested is self._open and not from_row]
         share = self._warps if open_edges >= STAGED_EDGES * (last - first) else 1
         counters = backend.full(COUNTER_SHAPE, 0, np.uint64)
-        rows = EDGE_ROWS(**{name: tested[name] for name in EDGES})
+        rows = EDGE_ROWS(**{name: tested[name] for name in EDGE_ROWS.fields})
         numbers = [np.int32(first), np.int32(last), np.int32(share)]
         arguments = [self._filter, rows, self._open["second_members"], block, *numbers, counters]
         self._launch(kernel, (last - first) * share, arguments)

@@ -7,14 +7,8 @@ import math
 from gpupc_impl.gaussian.fixed_order import product_bound
 
 SINGLE_ROUNDOFF = 2.0**-24
-
 SCALE, DIGITS = 4032, 11  # of the parts of samples (kernels/parts.cu)
 MOST_LENGTH = 2.0**12  # of a first part, whose products then have sums of at most 2^24
-
-
-def rounding_bound(m: int) -> float:
-    """Return an upper bound on the difference of a correlation and another one that is rounded to single precision."""
-    return product_bound(m) + SINGLE_ROUNDOFF / 2
 
 
 def part_bound(m: int, first: float, second: float) -> float:
@@ -35,8 +29,7 @@ def part_bound(m: int, first: float, second: float) -> float:
       addition is off by at most 2^-22 times as much: that is four times the error of rounding to the next number, and
       twice that of cutting digits off. The sum is divided by D, so that this is small.
     - The last two terms are at most 2 |a| `second` / D and `first`^2.
-    - The sums are scaled, added and rounded by fewer than four operations in single precision.
-    """
+    - The sums are scaled, added and rounded by fewer than four operations in single precision."""
     if SCALE + first > MOST_LENGTH:
         return math.inf
     added = 2 * m * 4 * SINGLE_ROUNDOFF * 2 * (SCALE + first) * (2.0**DIGITS * first + second)
@@ -58,8 +51,7 @@ def excess_bound(error: float, critical: float) -> float:
     - Errors of correlations change (1 - x^2) (1 - y^2) by at most 2 e (|x| (1 - y^2) + |y| (1 - x^2)) + 7 e^2. With x =
       sin a and y = sin b the term in brackets is at most sin(a + b), and hence at most one.
     - Rounding h changes h^2 by at most 2 u c. In c (1 - x^2) (1 - y^2), rounding changes both variances by u / 2, and c
-      and two products by u times their values.
-    """
+      and two products by u times their values."""
     e, u = error, SINGLE_ROUNDOFF
     bound = 2 * math.sqrt(critical) * e * (1.52 + e) + (e * (3 + e) + u) ** 2 + critical * (2 * e + 7 * e * e + 6 * u)
     return bound * (1 + 2.0**-10) + 2.0**-50  # covers terms of higher order and rounding in the canonical test
@@ -79,8 +71,7 @@ def needed_product(critical: float, error: float) -> tuple[float, float]:
     The larger of a and b is then at least the root of s |r_ij| - o. The slack in o is so large that this holds for
     correlations in single precision, too, each of which is off by at most `error`, e: s |r_ij| grows by at most s e,
     and where the root is below one, the square of the root plus e is larger by at most 2 e + e^2. `NEEDED_SLACK` covers
-    what rounding s |r_ij| - o and the square of the root adds, less than 2^-20.
-    """
+    what rounding s |r_ij| - o and the square of the root adds, less than 2^-20."""
     if critical >= MOST_CRITICAL:
         return 0.0, 1.0
     scale = 1 / (1 - math.sqrt(critical))

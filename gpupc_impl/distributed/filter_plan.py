@@ -20,40 +20,27 @@ CANDIDATE_BYTES = 4  # bytes of a product in the panel of a block of candidates
 NEIGHBOUR_BYTES = 6  # bytes of an entry of a list of neighbours: the neighbour's number and product
 RESULT_BYTES = 32  # of an edge: partner, member, whether it is separated, its entry in the list of the open edges
 
+# Upper bound on the edges whose results are read at a time, so that the page-locked memory of all threads stays within
+# what the backend caches; pinning pages anew takes longer than copying.
 MOST_READ = 1 << 22
-"""Upper bound on the edges whose results are read at a time, so that the page-locked memory of all threads stays within
-what the backend caches; pinning pages anew takes longer than copying."""
-
+# With samples in parts, open edges are copied once there are at most m / OPEN_SHARE for each variable: a block of the
+# second pass, which has the candidates before the copy, then takes about as long as the second members of a block.
 OPEN_SHARE = 8
-"""With samples in parts, open edges are copied once there are at most m / OPEN_SHARE for each variable: a block of the
-second pass, which has the candidates before the copy, then takes about as long as the second members of a block."""
-
 OPEN_BYTES = 20  # bytes of the copy of an open edge: its partner, its product, its index, and the member of a set
 
 
 @dataclasses.dataclass(frozen=True)
 class FilterPlan:
-    """The sizes of the arrays on a device beside the samples.
+    """The sizes of the arrays on a device beside the samples."""
 
-    Attributes:
-        parts: whether products are made from samples in parts (products.py).
-        tile: number of products in a tile.
-        candidates: number of variables in a block of candidates.
-        neighbours: upper bound on the entries of all lists of neighbours among a block of candidates.
-        edges: upper bound on the edges of a group of rows.
-        open_edges: upper bound on the open edges that are copied to a list of their own.
-        read: upper bound on the edges whose results are read at a time, which is at least the number of edges of a row.
-        device_bytes: lower bound on the device memory that the search needs.
-    """
-
-    parts: bool
-    tile: int
-    candidates: int
-    neighbours: int
-    edges: int
-    open_edges: int
-    read: int
-    device_bytes: int
+    parts: bool  # whether products are made from samples in parts (products.py)
+    tile: int  # number of products in a tile
+    candidates: int  # number of variables in a block of candidates
+    neighbours: int  # upper bound on the entries of all lists of neighbours among a block of candidates
+    edges: int  # upper bound on the edges of a group of rows
+    open_edges: int  # upper bound on the open edges that are copied to a list of their own
+    read: int  # upper bound on the edges whose results are read at a time; no row has more edges
+    device_bytes: int  # lower bound on the device memory that the search needs
 
 
 def fixed_bytes(m: int, p: int, tile: int, part_bytes: int) -> int:
@@ -73,12 +60,8 @@ def candidate_bytes(p: int, candidates: int, neighbours: int) -> int:
 def least_device_bytes(m: int, p: int) -> int:
     """Return the least device memory: two copies of the samples for levels from 2 on, or, if larger, the samples with
     the smallest tile and block of candidates and the edges of one row."""
-    smallest = (
-        fixed_bytes(m, p, p, 0)
-        + candidate_bytes(p, STEP, LISTS * STEP * p)
-        + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p
-    )
-    return max(2 * allocated_bytes(8 * m * p), smallest)
+    arrays = fixed_bytes(m, p, p, 0) + candidate_bytes(p, STEP, LISTS * STEP * p)
+    return max(2 * allocated_bytes(8 * m * p), arrays + (EDGE_BYTES + OPEN_BYTES + RESULT_BYTES) * p)
 
 
 def variables_at_once(m: int, p: int, budget: int) -> int:

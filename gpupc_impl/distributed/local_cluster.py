@@ -18,14 +18,10 @@ LOOPBACK = "127.0.0.1"
 
 @contextlib.contextmanager
 def local_cluster(workers: int, backend: str = "auto") -> Iterator[Any]:
-    """Yield the client of a new cluster: `workers` processes, one for each of some GPUs, or sharing the cores. Anybody
-    who can connect to a scheduler or a worker of Dask can run code in it. The processes of this cluster communicate by
-    TLS on the loopback interface, with a key that no other process has.
-
-    Raises:
-        InvalidParameter: there are fewer GPUs than workers.
-        BackendUnavailable: this machine cannot run kernels on the backend, or lacks the package that makes TLS keys.
-    """
+    """Yield the client of a new cluster: `workers` processes, one for each of some GPUs, or sharing the cores. They
+    communicate by TLS on the loopback interface with a key of their own, as anybody who reaches Dask can run code.
+    InvalidParameter is raised if there are fewer GPUs than workers, and BackendUnavailable if this machine cannot run
+    kernels on the backend, or lacks the package that makes TLS keys."""
     from distributed import Client, Nanny, Scheduler, Security, SpecCluster
 
     backend = resolve_backend(backend)
@@ -44,10 +40,7 @@ def local_cluster(workers: int, backend: str = "auto") -> Iterator[Any]:
         place |= {"protocol": "tls://", "security": security}
         # The search counts its memory itself, so Dask must neither spill nor end a worker.
         options = {**place, "nthreads": 1, "memory_limit": 0, "silence_logs": logging.WARNING}
-        specs = {
-            number: {"cls": Nanny, "options": {**options, "env": environment}}
-            for number, environment in enumerate(environments)
-        }
+        specs = dict(enumerate({"cls": Nanny, "options": {**options, "env": each}} for each in environments))
         scheduler = {"cls": Scheduler, "options": {**place, "dashboard": False, "port": 0}}
         with (
             SpecCluster(workers=specs, scheduler=scheduler, security=security, silence_logs=logging.WARNING) as cluster,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,10 @@ class ClientParameter(Parameter):
 
 
 class FolderParameter(Parameter):
-    """A parameter that takes the path of a folder, or None for a temporary folder."""
+    """A parameter that takes the path of a folder, or None for no folder."""
 
     def parse(self, name: str, value: Any) -> Any:
-        return super().parse(name, "" if value is None else os.fspath(value) if isinstance(value, Path) else value)
+        return super().parse(name, "" if value is None else str(value) if isinstance(value, Path) else value)
 
 
 @method(

@@ -1,5 +1,4 @@
-"""Products of standardised samples in single precision, with a bound on their errors: what decides nearly all tests of
-levels 0 and 1 (filter.py)."""
+"""Products of standardised samples in single precision with a bound on their errors, by which filter.py decides."""
 
 from __future__ import annotations
 
@@ -11,36 +10,33 @@ import numpy as np
 
 from gpupc_impl.backends import Backend, KernelSource
 from gpupc_impl.core import mapped_arrays
-from gpupc_impl.distributed.filter_bounds import DIGITS, SCALE, part_bound, rounding_bound
+from gpupc_impl.distributed.filter_bounds import DIGITS, SCALE, SINGLE_ROUNDOFF, part_bound
+from gpupc_impl.gaussian.fixed_order import product_bound
 from gpupc_impl.integers import ceil_div, round_up
 from gpupc_impl.out_of_core.host_blocks import in_threads
 
 SMALL_PRODUCT = 1e7  # upper bound on the multiply-adds of a product that is computed on a single core
 PITCH = 8  # the samples of a variable in parts are followed by zeros up to a multiple of this number, as libraries like
 SHARE = 100  # parts are used if their error is at most 1 / SHARE of the critical |r|, as else much is tested again
-
 SPLIT = KernelSource("distributed/kernels/parts.cu", "split_samples", (), {"SCALE": SCALE, "DIGITS": DIGITS})
 
 
 class Products(abc.ABC):
-    """Products of the (p, m) standardised samples on a device, which differ from the canonical correlation by `error`
-    at most."""
+    """Products of the (p, m) standardised samples on a device, off the canonical correlations by at most `error`."""
 
     error: float
 
     @abc.abstractmethod
     def multiply(self, library: Any, rows: slice, columns: slice, out: Any) -> None:
-        """Queue the products of some variables with others by the library of `Backend.array_library` into `out`, (rows,
-        columns) float32, consecutive in each row."""
+        """Queue the products of some variables with others into `out`, (rows, columns) float32, consecutive in rows."""
 
 
 class DoubleProducts(Products):
-    """Products of the device's library in double precision, rounded to single precision."""
+    """Products of the device's library in double precision, `at_once` in one go, rounded to single precision."""
 
     def __init__(self, backend: Backend, samples: Any, at_once: int):
-        """`at_once` is the number of products that are computed in one go."""
         self._backend, self._samples, self._made = backend, samples, backend.empty(at_once, np.float64)
-        self.error = rounding_bound(samples.shape[1])
+        self.error = product_bound(samples.shape[1]) + SINGLE_ROUNDOFF / 2  # of the sums, and of rounding them
 
     def multiply(self, library: Any, rows: slice, columns: slice, out: Any) -> None:
         width, others = columns.stop - columns.start, self._samples[columns].T
@@ -58,14 +54,12 @@ class DoubleProducts(Products):
 
 
 class PartProducts(Products):
-    """Products of samples in two parts by tensor cores, from FP16 with sums in single precision. The parts are
-    integers. No sum of products of first parts exceeds 2^24, so that single precision has it exactly, and products with
-    second parts are small (`filter_bounds.part_bound`)."""
+    """Products of samples in two parts by tensor cores, from FP16 to single precision (`filter_bounds.part_bound`)."""
 
     def __init__(self, backend: Backend, samples: Any):
-        (p, m), kind = samples.shape, part_type(backend)
+        p, m = samples.shape
         self._pitch = round_up(m, PITCH)
-        self._parts = backend.empty((p, 3 * self._pitch), kind)
+        self._parts = backend.empty((p, 3 * self._pitch), np.float16 if backend.warp_threads > 1 else np.float32)
         left = backend.full(2, 0.0, np.float64)
         threads = 8 * backend.warp_threads if backend.warp_threads > 1 else 1
         arguments = [samples, *map(np.int32, (m, p, self._pitch)), self._parts, left]
@@ -101,15 +95,10 @@ def add_products(library: Any, own: Any, others: Any, scale: float, share: float
     )
 
 
-def part_type(backend: Backend) -> Any:
-    """Return the type of a part on a device."""
-    return np.float16 if backend.warp_threads > 1 else np.float32
-
-
 def part_bytes(backend: Backend, m: int, critical: float) -> int:
     """Return the bytes of the m samples of a variable in parts; 0 if products are of double precision, since the device
     has no tensor cores or the critical r^2 is too small."""
     likely = math.sqrt(m / 12)  # the length of m errors of rounding
     if backend.warp_threads == 1 or SHARE * part_bound(m, likely, likely) > math.sqrt(critical):
         return 0
-    return 3 * round_up(m, PITCH) * int(np.dtype(part_type(backend)).itemsize)
+    return 3 * round_up(m, PITCH) * 2  # a number of FP16 takes two bytes

@@ -59,11 +59,10 @@ def check_fit(problem: GaussianProblem, degrees: np.ndarray, rows: np.ndarray, l
 
 
 class RowSearch:
-    """The graph of a search on a worker's device, from level 2 on. A slot is one direction of an edge, as in
-    `RowGraph`. Every worker has all slots and tests a share of the rows. Called within `Backend.array_library`."""
+    """The graph of a search on a worker's device, from level 2 on, beside (m, p) standardised samples. Every worker has
+    all slots (directions of edges, as in `RowGraph`) and tests a share of the rows, in `Backend.array_library`."""
 
     def __init__(self, problem: GaussianProblem, workers: Communicator, samples: Any, laps: Laps, graph: RowGraph):
-        """`samples` are (m, p) standardised ones on the device."""
         self._problem, self._workers, self._samples, self._laps = problem, workers, samples, laps
         self._backend = backend = workers.backend
         rows = np.repeat(np.arange(len(graph.degrees), dtype=np.int32), graph.degrees)
@@ -77,11 +76,9 @@ class RowSearch:
             self._required = backend.upload(required)
 
     def level(self, library: Any, level: int, rows: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, Any, Any]:
-        """Test the sets of (k,) rows, ascending, with (k,) degrees above the level.
-
-        Returns the counts `ROW_COUNTS` of this worker's share, and the pairs i < j that any worker has separated,
-        (pairs, 2) int32, ascending, with the (pairs, level) int32 members of their sets, on the device.
-        """
+        """Test the sets of (k,) rows, ascending, with (k,) degrees above the level. Returns the counts `ROW_COUNTS` of
+        this worker's share, and on the device the (pairs, 2) int32 pairs i < j that any worker has separated,
+        ascending, with the (pairs, level) int32 members of their sets."""
         starts = self._drop(library, rows)
         counts = np.zeros(len(ROW_COUNTS), np.int64)
         keys = self._backend.full(len(self._near), NO_KEY, np.uint64)

@@ -24,17 +24,14 @@ from gpupc_impl.engine.row_graph import RowGraph
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 logger = logging.getLogger("gpupc_impl.distributed")
-
 Result = TypeVar("Result")
-
 ATTEMPTS = 4  # how often workers may begin the same step, before a search ends because they are lost again and again
 FORMAT = 7  # of the folder of a search
 
 
 class DistributedSearch(LevelSearch):
-    """One search, which holds its workers until `close`. It has no p x p matrix. Levels 0 and 1 are run together, for
-    one group of rows after another. Each of these groups, and each later level, is made again by the workers that are
-    left if one is lost meanwhile. What a named folder has is not made at all."""
+    """One search, which holds its workers until `close`. Levels 0 and 1 are run together, for one group of rows after
+    another. If a worker is lost during a group or a later level, the workers that are left make it again."""
 
     def __init__(self, problem: GaussianProblem, run: Run, open_team: Callable[[], Team]):
         if run.pmax:
@@ -67,8 +64,6 @@ class DistributedSearch(LevelSearch):
         self._later_sets: list[tuple[np.ndarray, np.ndarray]] = []
         self._first_outcomes: list[LevelOutcome] = []
 
-    # --- workers -----------------------------------------------------------------------------------------------------
-
     def _on_workers(self, step: str, work: Callable[[Team], Result]) -> Result:
         """Return the result of a step of the workers, which is begun again if one of them is lost."""
         try:
@@ -89,15 +84,14 @@ class DistributedSearch(LevelSearch):
     def _begin(self, team: Team) -> Team:
         """Bring the samples to new workers; returns them."""
         self._team = team
-        problem, with_first = self.problem, not self._first_outcomes
         prepared = team.on_all(lambda number, call: call(Worker.prepare))
         at_once, self._memory = prepared[0]["at_once"], min(each["memory"] for each in prepared)
         parts = list(mapped_arrays.pieces(self.p, at_once))
 
         def send(number: int, call: Call) -> None:
             for part in parts[number :: team.size]:
-                call(Worker.add_samples, part, problem.samples[:, part])
-            call(Worker.start, at_once, with_first, self._with_level_one)
+                call(Worker.add_samples, part, self.problem.samples[:, part])
+            call(Worker.start, at_once, not self._first_outcomes, self._with_level_one)
 
         team.on_all(send)
         self.report |= {"workers": team.size, "devices": team.devices, "plan": prepared[0]["plan"]}
@@ -105,13 +99,11 @@ class DistributedSearch(LevelSearch):
         return team
 
     def close(self) -> None:
-        """Free the memory of the workers, and that which no set has taken yet."""
+        """Free the memory of the workers, and what was allocated for sets and is not used yet."""
         held = self._team, self._memory_of_sets
         self._team, self._memory_of_sets, self._has_graph = None, None, False
         for each in filter(None, held):
             each.close()
-
-    # --- levels 0 and 1 ----------------------------------------------------------------------------------------------
 
     def run_level(self, level: int) -> LevelOutcome:
         if level == 0:
@@ -164,8 +156,6 @@ class DistributedSearch(LevelSearch):
             return share, edge_shards.keep(share, lambda edges, starts: call(Worker.read, edges, starts), memory)
 
         shards.add(*zip(*team.on_all(run), strict=True))
-
-    # --- later levels ------------------------------------------------------------------------------------------------
 
     def _later_level(self, level: int) -> LevelOutcome:
         """Run a level row by row, unless the folder has its result."""
@@ -220,8 +210,6 @@ class DistributedSearch(LevelSearch):
 
     def _note_peak(self, facts: Sequence[dict[str, Any]]) -> None:
         self.report["peak_device_bytes"] = max(self.report["peak_device_bytes"], *(each["peak"] for each in facts))
-
-    # --- result ------------------------------------------------------------------------------------------------------
 
     def adjacency(self) -> np.ndarray:
         """Return a placeholder, which `WideSkeleton` leaves out; the complete graph if no level was run."""

@@ -1,5 +1,4 @@
-"""The workers of a search together: the interface, and its form for threads of this process (`cluster` has the form for
-a Dask cluster)."""
+"""The workers of a search together: the interface, and its form for threads (`cluster` has that for Dask)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,6 @@ from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.gaussian.problem import GaussianProblem
 
 Result = TypeVar("Result")
-
 Call = Callable[..., Any]  # ``call(Worker.method, *arguments)`` calls a method of one worker, and returns the result
 SHARED_PRODUCTS = 1e13
 """The multiply-adds of all products, n p^2, from which a search takes all GPUs if no number of workers is requested. On
@@ -74,18 +72,15 @@ class Team(abc.ABC):
                     errors.append(error)
                     self._abort()
             if errors:
-                raise _cause(errors)
+                raise next(  # the first error that is not the consequence of another one
+                    (error for error in errors if not isinstance(error, threading.BrokenBarrierError)),
+                    WorkersLost("workers lost the connection with each other"),
+                )
             return [first, *(other.result() for other in others)]
         finally:  # Errors refer to the arrays of all workers by the frames that they passed, and this frame to errors.
             others = []
             while errors:
                 traceback.clear_frames(errors.pop().__traceback__)
-
-
-def _cause(errors: Sequence[BaseException]) -> BaseException:
-    """Return the first error that is not the consequence of another one."""
-    causes = (error for error in errors if not isinstance(error, threading.BrokenBarrierError))
-    return next(causes, WorkersLost("workers lost the connection with each other"))
 
 
 class ThreadTeam(Team):

@@ -1,7 +1,6 @@
 """A worker of a search: what it holds, and the steps that the client calls (`search`). Every worker holds all samples
-and the edges of a group of rows. Its share of the work are some of these rows at level 0, every k-th block of
-candidates at level 1, and every k-th row at later levels. Workers are threads of one process or processes of a Dask
-cluster; they differ in their communicator alone."""
+and the edges of a group of rows, and takes a share of the work (docs/design/wide.md). Threads of one process and
+processes of a Dask cluster differ in their communicator alone."""
 
 from __future__ import annotations
 
@@ -40,12 +39,9 @@ class Worker:
         self._graph: RowSearch  # from `take_graph` on
         self._result: list[Any] = []  # the partners and values of the share's edges
 
-    # --- before level 0 ----------------------------------------------------------------------------------------------
-
     def prepare(self) -> dict[str, Any]:
-        """Plan the search, and let threads compile kernels. Returns ``at_once``, the number of variables whose samples
-        are sent at a time, ``plan``, a record's facts about the plan, and ``memory``, the bytes that rows may take from
-        level 2 on."""
+        """Plan the search, and let threads compile kernels. Returns ``at_once``, how many variables to send at a time,
+        ``plan``, a record's facts about the plan, and ``memory``, the bytes of the device for levels from 2 on."""
         problem, backend = self._problem, self._backend
         m, p = problem.n_samples, problem.n_variables
         if problem.max_level != 0 and backend.warp_threads > 1:
@@ -74,19 +70,15 @@ class Worker:
         with self._backend.array_library():
             self._rows[variables] = standardised_on_device(self._backend, part).T
 
-    def start(self, at_once: int, with_first_levels: bool, with_level_one: bool) -> None:
+    def start(self, at_once: int, first_levels: bool, level_one: bool) -> None:
         """Get the samples of all variables from the other workers, and allocate the arrays of levels 0 and 1."""
         del self._arriving
         pieces = mapped_arrays.pieces(self._problem.n_variables, at_once)
         self._workers.complete([self._rows], [(k % self._workers.size, part) for k, part in enumerate(pieces)])
         self._laps.lap("samples")
-        if with_first_levels:
-            self._levels = FilteredLevels(
-                self._problem, self._workers, self._plan, self._rows, self._laps, with_level_one
-            )
+        if first_levels:
+            self._levels = FilteredLevels(self._problem, self._workers, self._plan, self._rows, self._laps, level_one)
             self._laps.lap("memory")
-
-    # --- levels 0 and 1 ----------------------------------------------------------------------------------------------
 
     def run_group(self, first: int) -> Share:
         """Run levels 0 and 1 for a group of rows that begins with row `first`."""
@@ -98,8 +90,7 @@ class Worker:
         return share
 
     def read(self, edges: slice, starts: np.ndarray) -> list[np.ndarray]:
-        """Return the arrays of the `Shard` of some edges of the worker's share, given where each of their rows begins
-        and the last one ends."""
+        """Return the arrays of the `Shard` of some edges, given where each of their rows begins, and the last ends."""
         backend, blocks = self._backend, ceil_div(self._problem.n_variables, BLOCK)
         with backend.array_library() as library:  # a device finds the edges that are left faster than a core
             partners, members = (array[edges] for array in self._result)
@@ -132,8 +123,6 @@ class Worker:
         seconds, self._laps = dict(self._laps.seconds), Laps(self._workers)
         return {"seconds": seconds, "peak": self._backend.memory_peak}
 
-    # --- later levels ------------------------------------------------------------------------------------------------
-
     def take_graph(self, graph: RowGraph) -> None:
         """Begin the levels that are run row by row, with the edges that are left."""
         rows, self._rows = self._rows, None
@@ -148,7 +137,6 @@ class Worker:
     ) -> tuple[np.ndarray, list[np.ndarray], dict[str, Any]]:
         """Test all sets of (k,) rows at a level, which have (k,) degrees. Returns the counts, and from the first worker
         the pairs and sets, of `RowSearch.level`, and facts as `finish_first_levels` does."""
-        self._laps.seconds.clear()
         self._laps.start()
         with self._backend.array_library() as library:
             counts, *found = self._graph.level(library, level, rows, degrees)

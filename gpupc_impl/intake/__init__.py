@@ -43,9 +43,8 @@ def read_input(
     form: TableFormat | None = None,
     correlation: bool = False,
 ) -> Table:
-    """Read the user's data, handle missing values and look for probable mistakes. The arguments are as of
-    `gpupc_impl.skeleton`, `kind` and `form` as of `gpupc_impl.tables.read_table`; `correlation` says whether the data
-    are a correlation matrix."""
+    """Read the user's data, handle missing values and look for probable mistakes. Arguments are as for `skeleton`, but
+    `kind` and `form` as for `read_table`; `correlation` says whether the data are a correlation matrix."""
     check_choice("missing", missing, MISSING)
     if correlation and (missing != "error" or transpose):
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
@@ -396,9 +395,6 @@ def few_values(values: Any) -> np.ndarray:
     return few
 
 
-# --- missing values ---------------------------------------------------------------------------------------------------
-
-
 def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
     """Return values without missing ones or, under ``"pairwise"``, numbers with NaN for missing values."""
     if isinstance(data, RowStream):
@@ -456,9 +452,6 @@ def _absent(data: Any) -> np.ndarray:
     if data.dtype.kind not in "fc" or not any(by_pieces(data, lambda rows: np.isnan(data[rows].min()))):
         return np.zeros((len(data), 1), bool)
     return np.asarray(np.isnan(data))
-
-
-# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 def shown(names: Sequence[Any]) -> str:

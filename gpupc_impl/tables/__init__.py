@@ -1,6 +1,5 @@
-"""Readers of users' tables. No value is imputed, and ambiguous content is an error. Text files, binary files and
-objects in memory have a reader each. The cells of a column determine its type (`gpupc_impl.tables.columns`),
-independently of what holds them."""
+"""Readers of users' tables: text files, binary files and objects in memory. No value is imputed, and ambiguous content
+is an error. The cells of a column determine its type, whatever holds them (`gpupc_impl.tables.columns`)."""
 
 from __future__ import annotations
 
@@ -45,28 +44,17 @@ UNREAD = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """The user's table, of which `gpupc_impl.intake` finds out the last three attributes.
-
-    Attributes:
-        values: (samples, variables) numbers, a DataFrame with a type for each column, a `RowStream` of numbers, or a
-            list of completed tables.
-        names: the variables' names; None if there are none.
-        place: the function that names a cell of `values` in an error.
-        remark: the unusual ways in which numbers are written, such as decimal commas; empty if there is none.
-        counts: whether the numbers are known to be counts, such as genotypes, and not codes of categories.
-        kind: ``"numbers"``; ``"labels"`` of categories; ``"both"``, some columns of each; or ``"correlation"``.
-        label_columns: names of the columns of a DataFrame that hold labels.
-        summary: a description in one line.
-    """
+    """The user's table, of which `gpupc_impl.intake` finds out the last three fields. `values` are (samples, variables)
+    numbers, a DataFrame with a type for each column, a `RowStream` of numbers, or a list of completed tables."""
 
     values: Any
     names: Sequence[str] | None
-    place: Place
-    remark: str = ""
-    counts: bool = False
-    kind: str = "numbers"
-    label_columns: tuple[str, ...] = ()
-    summary: str = ""
+    place: Place  # names a cell of `values` in an error
+    remark: str = ""  # the unusual ways in which numbers are written, such as decimal commas
+    counts: bool = False  # whether the numbers are known to be counts, such as genotypes, and not codes of categories
+    kind: str = "numbers"  # or "labels" of categories; "both", some columns of each; "correlation"
+    label_columns: tuple[str, ...] = ()  # names of the columns of a DataFrame that hold labels
+    summary: str = ""  # a description in one line
 
 
 def read_table(
@@ -78,19 +66,11 @@ def read_table(
     transpose: bool = False,
     streamed: bool = False,
 ) -> Table:
-    """Read a table of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text.
-
-    Args:
-        data: an object in memory or the path of a file, as for `gpupc_impl.skeleton`; ``-`` is the standard input.
-        names: the variables' names, which replace those of the data.
-        kind: the kind of the columns, if it is known: ``"numbers"``, ``"labels"`` or ``"both"``.
-        transpose: whether samples are in columns and variables in rows.
-        streamed: whether a large table of numbers may become a `RowStream`.
-
-    Raises:
-        DataError, OSError: the file, or a column of text, cannot be used.
-        InvalidProblem: an object in memory is no table.
-    """
+    """Read a table of numbers, of labels or of both; a missing value becomes NaN, or None in a column of text. `data`
+    and `transpose` are as for `gpupc_impl.skeleton`, with ``-`` for the standard input; `names` replace those of the
+    data; `kind` is that of the columns, if it is known; with `streamed`, a large table of numbers may become a
+    `RowStream`. DataError or OSError is raised if a file or a column of text cannot be used, and InvalidProblem if an
+    object in memory is no table."""
     form = form or TableFormat()
     if isinstance(data, (str, os.PathLike)):
         if re.match(r"[a-z][a-z\d+.-]+:/|.*\n", str(data), re.IGNORECASE):
@@ -136,7 +116,6 @@ def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool,
 
 
 def _place(source: str, names: Sequence[Any] | None, start: int) -> Place:
-
     def place(row: int, column: int) -> str:
         if source and names is None:
             return f"{source}row {row + 1}, column {column + 1}"
@@ -144,9 +123,6 @@ def _place(source: str, names: Sequence[Any] | None, start: int) -> Place:
         return f"{source}row {row + start} of column {name!r}"
 
     return place
-
-
-# --- tables in memory -------------------------------------------------------------------------------------------------
 
 
 def is_frame(data: Any) -> bool:

@@ -1,6 +1,5 @@
-"""Readers of binary files: NumPy's, Parquet, Excel and AnnData, which need further packages, and PLINK's genotypes. A
-table of numbers in an ``.npy``, ``.parquet`` or ``.bed`` file that is larger than memory is read some rows at a
-time."""
+"""Readers of binary files: NumPy's, Parquet, Excel and AnnData, which need further packages, and PLINK's genotypes.
+Large tables of numbers in ``.npy``, ``.parquet`` or ``.bed`` files are read some rows at a time."""
 
 from __future__ import annotations
 
@@ -177,9 +176,6 @@ def frame_of_anndata(data: Any) -> pandas.DataFrame:
     return frame
 
 
-# --- large tables ----------------------------------------------------------------------------------------------------
-
-
 def open_stream(path: Path) -> tuple[RowStream, list[str] | None] | None:
     """Return the rows of an ``.npy`` or ``.parquet`` file and the names; None if the reader of whole files takes it."""
     if path.suffix.lower() == ".parquet":
@@ -220,8 +216,6 @@ def _parquet(path: Path) -> tuple[RowStream, list[str]] | None:
 
     return RowStream(shape, read), checked_names([schema.names[k] for k in places], path)
 
-
-# --- genotypes --------------------------------------------------------------------------------------------------------
 
 MAGIC, SAMPLE_MAJOR_MAGIC = b"\x6c\x1b\x01", b"\x6c\x1b\x00"
 COUNTS = np.array([2.0, np.nan, 1.0, 0.0])  # of allele 1 by the two bits of a genotype; NaN: missing

@@ -1,10 +1,7 @@
-"""The cells of a table: names, missing values, and the type of each column, which the cells determine and not what
-holds them.
-
-A column of text whose cells all write numbers holds numbers. The decimal mark, a point or a comma, is the same for the
-whole table; the other character then separates thousands. A column of which most cells are numbers only counts as
-labels if the user requests it; otherwise a cell that is not a number is an error in such a column.
-"""
+"""The cells of a table: names, missing values, and the type of each column. A column of text whose cells all write
+numbers holds numbers. The decimal mark, a point or a comma, is the same for the whole table; the other character then
+separates thousands. A column of which most cells are numbers only counts as labels if the user requests it; otherwise a
+cell that is not a number is an error in such a column."""
 
 from __future__ import annotations
 
@@ -31,12 +28,10 @@ MISSING = frozenset(
     {"", "na", "n/a", "nan", "null", "none", "?", ".", "-nan", "<na>", "#n/a", "#na", "#n/a n/a"}
     | {"1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 )
-
-# Spellings that pandas is to recognise.
+# Their spellings that pandas is to recognise.
 MISSING_AS_WRITTEN = sorted(
     {form for word in MISSING for form in (word, word.upper(), word.capitalize())} | {"NaN", "-NaN"}
 )
-
 FEW_VALUES = 10  # distinct values in a column of integers that may hold categories
 REPEATS = 3  # mean number of rows for each distinct value in such a column
 
@@ -49,25 +44,20 @@ NUMBERS: Mapping[str, re.Pattern[str]] = {
     )
     for decimal, mark, group in ((".", r"\.", ","), (",", ",", r"\."))
 }
-
+# How accountants, Excel and SAP write a number: (1.5) and 1.5- for -1.5, and ="1.5".
 WRAPPED = re.compile(r"(?P<negative>\()(?P<inside>[^-()]+)\)|=\"(?P<quoted>[^\"]*)\"|(?P<minuend>[^-]*\d\s*)-")
-"""How accountants, Excel and SAP write a number: (1.5) and 1.5- for -1.5, and ="1.5"."""
-
 # Dashes, and characters without a width, which pages and programs write beside numbers.
 DASHES = str.maketrans(
     dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d", "-") | dict.fromkeys("\u200b\u2060\ufeff", "")
 )
-
+# A number with a unit or a mark, which is neither a number nor a usual label; more may follow a fraction.
 DECORATED = re.compile(
     r"(?P<before>(?:[^\W\d_]{1,4}\s)?[^\w.,[\]]*)(?:0x[0-9a-f]+|(?:\d[\d., '_]*)?[.,]\d+(?:e[+-]?\d+)?"
     r"(?P<mark>(?:[^\w.,[\]]|[^\W\d])[^.,[\]]{0,9})?|\d[\d., '_]*"
     r"(?P<unit>\s?[^\w\s+,:;[\]-]{0,2}[^\W\d_]{0,6}[²³]?(?:/[^\W\d_]{1,6})?))|.*\d.*(?P<error>±).*\d.*",
     re.IGNORECASE,
 )
-"""A number with a unit or a mark, which is neither a number nor a usual label; more may follow a fraction."""
-
 MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-
 # Text that `_no_number` names by NumPy's kinds: dates in digits, perhaps with a time, or with the name of the month;
 # times and durations; complex numbers.
 NO_NUMBERS: Mapping[str, re.Pattern[str]] = {
@@ -79,7 +69,6 @@ NO_NUMBERS: Mapping[str, re.Pattern[str]] = {
         "c": r"\(?(?:[-+]?[\d.]+(?:e[-+]?\d+)?(?=[-+]))?[-+]?[\d.]+(?:e[-+]?\d+)?(?-i:[ij])\)?",
     }.items()
 }
-
 LEADING_ZERO = re.compile(r"[+-]?0\d")
 Place = Callable[[int, int], str]  # (row, column), from 0, to words that name the cell
 

@@ -1,7 +1,6 @@
-"""The reader of text tables, whose cells are separated by tabs, semicolons, commas or spaces. The encoding is UTF-8 by
-default, and a file may be compressed. The first lines decide how the table is laid out. Then a table of numbers is read
-in blocks of lines by pandas. A table that pandas refuses, or may misread, is read as text, so that an error can name
-the first wrong cell."""
+"""The reader of text tables, which may be compressed, and whose cells are separated by tabs, semicolons, commas or
+spaces. The first lines decide how the table is laid out. Then a table of numbers is read in blocks of lines by pandas.
+A table that pandas refuses, or may misread, is read as text, so that an error can name the first wrong cell."""
 
 from __future__ import annotations
 
@@ -50,12 +49,7 @@ def _only_member(source: Any) -> IO[bytes]:
         raise DataError(f"it is no readable zip archive of one file: {error}") from error
 
 
-OPENERS: Mapping[str, Callable[..., Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zip": _only_member,
-}
+OPENERS: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zip": _only_member}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,14 +132,7 @@ def _names_rows(frame: pandas.DataFrame) -> bool:
 class TextTable:
     """A text table, whose layout is known once it is made, from a file or from its content if that can be read only
     once (`stored`). With `labels`, the first cells of a transposed table are labels unless the format says that they
-    name rows.
-
-    Attributes:
-        names: the variables' names; None if the table has none.
-        width: the number of cells in a line, which includes the row's name.
-        start: the number of lines before the first line of data.
-        lines: the number of the line of each row that was read as text; empty if the rows are consecutive lines.
-    """
+    name rows. A line has `width` cells, with the row's name, and the data begin after `start` lines."""
 
     def __init__(
         self,
@@ -158,10 +145,10 @@ class TextTable:
     ) -> None:
         self.path, self.form, self.transpose = path, form, transpose
         self.marks = None if form.missing_values is None else frozenset(form.missing_values)
-        self.names: list[str] | None = None
+        self.names: list[str] | None = None  # of the variables
         self.has_row_names = form.row_names
         self.row_names: list[str] = []
-        self.lines: list[int] = []
+        self.lines: list[int] = []  # the number of each row's line in a table of text; empty for consecutive lines
         self._header: list[str] = []
         self._stored = stored
         with self._open() as lines:

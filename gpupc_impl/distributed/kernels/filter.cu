@@ -1,19 +1,11 @@
 // Levels 0 and 1 of very many variables from products of standardised samples (products.py), which are off by little.
-//
 // A product decides a test if the bound on its error allows one outcome alone. The other tests are decided from the
 // sums of a warp in double precision, and if those are too close as well, by the canonical chains of fused
-// multiply-adds of correlate.cu. Answers are therefore those of correlate.cu and level_one.cuh.
+// multiply-adds (fixed_order.cu), so that answers are those of fixed_order.cu and level_one.cuh.
 //
-// Edges are kept by rows: row j has its partners i < j, ascending. Level 1 goes through the variables in blocks of
-// candidates k. A block has a panel, the products of all variables with the candidates, and for each variable the list
-// of the candidates that are its neighbours. A first pass through all blocks tests sets from adj(i); a second pass
-// tests sets from adj(j), for the edges that no set from adj(i) separates. Each pass finds the first candidate that
-// separates the edge, so this set is the canonical one.
-//
-// Most candidates need no test. A set {k} that separates i and j has |r_ik r_jk| >= `needed`(r_ij), so at least one of
-// the two factors is at least the root of this bound. Beside the list of all neighbours, each variable has lists of
-// those with which its correlation is at least strength(1), strength(2), and so on. The tests of an edge therefore need
-// only the lists of its two ends for the root of its bound.
+// docs/design/wide.md describes the two passes of level 1 through blocks of candidates k. Edges are kept by rows: row j
+// has its partners i < j, ascending. A block has a panel, the products of all variables with the candidates, and lists
+// of the candidates that are a variable's neighbours: list 0 has all, and list l those with |r| >= strength(l).
 #include "engine/kernels/tally.cuh"
 #include "gaussian/kernels/level_one.cuh"
 
@@ -40,25 +32,23 @@ struct Filter {
     float low, high;  // at level 0, |product| <= low is no edge, and |product| >= high is an edge
     double error;     // bound on the difference of a sum by a warp and the canonical correlation
     double critical_zero, critical_one, residual_tolerance;  // of the canonical tests
-    float critical, slack, defined;                          // see `may_separate` and `separates`
-    float needed_scale, needed_offset;                       // see `needed`
+    float critical, slack, defined;                          // see `excess` and `separates`
+    float needed_scale, needed_offset;                       // see `list_for`
+
+    __device__ __forceinline__ const double* row(int v) const { return samples + static_cast<long long>(v) * m; }
 
     // The canonical correlation of two different variables.
     __device__ __noinline__ double correlation(int i, int j) const {
-        const double *const x = samples + static_cast<long long>(i) * m, *const y =
-                                                                             samples + static_cast<long long>(j) * m;
+        const double *const x = row(i), *const y = row(j);
         double sum = 0.0;
 #pragma unroll 8
         for (int s = 0; s < m; ++s) sum = fma(x[s], y[s], sum);
         return sum > 1.0 ? 1.0 : sum < -1.0 ? -1.0 : sum;
     }
 
-    // The same sums in another order by a warp, which is much faster: of i and j, and if k >= 0 of i and k, and of j
-    // and k.
+    // The same sums in another order by a warp, much faster: of i and j, and if k >= 0 of i and k, and of j and k.
     __device__ __noinline__ void sums_of_warp(int i, int j, int k, double (&sums)[3]) const {
-        const double* const x = samples + static_cast<long long>(i) * m;
-        const double* const y = samples + static_cast<long long>(j) * m;
-        const double* const z = samples + static_cast<long long>(max(k, 0)) * m;
+        const double *const x = row(i), *const y = row(j), *const z = row(max(k, 0));
         PerLane<double> parts[3];
         each_lane(LANES, [&](int lane) {
             double xy = 0.0, xz = 0.0, yz = 0.0;
@@ -101,15 +91,10 @@ struct Filter {
         return found;
     }
 
-    // A lower bound on |r_ik r_jk| for all sets {k} that separate i and j.
-    __device__ __forceinline__ float needed(float r_ij) const {
-        return fmaf(fabsf(r_ij), needed_scale, -needed_offset);
-    }
-
     // Returns the number of the list for an edge, and sets `least` to the least |r| in it: every k that separates i and
-    // j is in this list of one end or the other.
+    // j is in this list of one end or the other, since |r_ik r_jk| is at least `bound`.
     __device__ __forceinline__ int list_for(float r_ij, float& least) const {
-        const float bound = needed(r_ij);
+        const float bound = fmaf(fabsf(r_ij), needed_scale, -needed_offset);
         int list = 0;
         least = 0.0f;
 #pragma unroll
@@ -121,15 +106,11 @@ struct Filter {
         return list;
     }
 
-    // The excess of the squared residual covariance over its critical value, from products. The bound on its error is
-    // `slack`.
+    // The excess of the squared residual covariance over its critical value, from products; above `slack`, the bound on
+    // its error, the set does not separate.
     __device__ __forceinline__ float excess(float r_ij, float r_ik, float r_jk) const {
         const float h = fmaf(-r_ik, r_jk, r_ij);
         return fmaf(h, h, -(critical * (fmaf(-r_ik, r_ik, 1.0f) * fmaf(-r_jk, r_jk, 1.0f))));
-    }
-
-    __device__ __forceinline__ bool may_separate(float r_ij, float r_ik, float r_jk) const {
-        return excess(r_ij, r_ik, r_jk) <= slack;
     }
 
     // Whether the test is defined and separates, whatever the errors within the bounds.
@@ -205,8 +186,7 @@ __global__ void count_edges(const __grid_constant__ Filter filter, const __grid_
     if (warp_leader()) counts[own.number] = edges;
 }
 
-// Writes the edges that all warps have found behind the first `before` edges of the group. ends[w] is the sum of
-// counts[0] to counts[w].
+// Writes the edges that warps have found behind the first `before` of the group; ends[w] is the sum up to counts[w].
 __global__ void list_edges(const __grid_constant__ Products tile, unsigned* words, const long long* ends,
                            long long before, const __grid_constant__ EdgeRows rows, int* degrees) {
     const WarpColumns own(tile);
@@ -257,8 +237,7 @@ __device__ __forceinline__ void each_near(const unsigned* words, int first, int 
     }
 }
 
-// Makes the lists of the variables below `variables`. Each warp takes a range of them, and each lane some words of 32
-// candidates.
+// Makes the lists of the variables below `variables`. A warp takes a range of them, a lane some words of 32 candidates.
 __global__ void list_neighbours(const __grid_constant__ Filter filter, const __grid_constant__ Candidates to,
                                 int variables) {
     __shared__ unsigned words[WARPS][MOST_CANDIDATES / LANES];  // a bit for each candidate that is a neighbour
@@ -368,8 +347,7 @@ struct BlockScanner {
         each_lane(LANES, [&](int lane) { tests[lane] = 0; });
     }
 
-    // Takes edges of row v, which are `count` numbers relative to `begin`; returns a mask of those that have
-    // candidates.
+    // Takes `count` edges of row v, whose numbers are relative to `begin`; returns a mask of those with candidates.
     __device__ __forceinline__ unsigned take(const EdgeRows& rows, int v, const float* row_v, long long begin,
                                              const unsigned* numbers, int count) {
         return ballot(count, [&](int lane) {
@@ -444,7 +422,7 @@ struct BlockScanner {
                         if (a + q >= count || k[q] >= most) return false;
                         if (k[q] == own || (!OWN && !(fabsf(y[q]) < least && fabsf(y[q]) > filter.low))) continue;
                         ++tests[lane];
-                        if (!filter.may_separate(r_ij, x[q], y[q])) continue;
+                        if (!(filter.excess(r_ij, x[q], y[q]) <= filter.slack)) continue;
                         at[lane] = a + q + 1;
                         position[lane] = k[q];
                         r_from[lane] = x[q];
@@ -480,8 +458,7 @@ struct BlockScanner {
         }
     }
 
-    // Adds the numbers of tests, undefined tests, canonical tests and open edges to a stripe of the counters
-    // (tally.cuh).
+    // Adds the numbers of all, undefined and canonical tests and of open edges to a stripe of the counters (tally.cuh).
     __device__ __forceinline__ void add_to(unsigned long long* counters, unsigned long long open) {
         PerLane<long long> made;
         each_lane(LANES, [&](int lane) { made[lane] = tests[lane]; });
@@ -494,8 +471,7 @@ struct BlockScanner {
     }
 };
 
-// Returns the products of row j's variable with the candidates, on a GPU in shared memory. All threads of the block
-// must call this function.
+// Returns row j's products with the candidates, on a GPU in shared memory; all threads of the block must call it.
 __device__ __forceinline__ const float* staged_row(const Candidates& candidates, int j) {
     const float* row = candidates.row(j);
 #ifndef GPUPC_HOST
