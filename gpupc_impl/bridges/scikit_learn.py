@@ -44,7 +44,7 @@ class PC(BaseEstimator):
         it."""
         finite = True if self.missing == "error" else "allow-nan"
         values = validate_data(self, X, dtype=None, ensure_all_finite=finite, ensure_min_samples=2)
-        parameters = self.get_params()
+        parameters = {field.name: getattr(self, field.name) for field in dataclasses.fields(PC)}
         options = parameters.pop("options") or {}
         self.graph_ = pc(X if hasattr(X, "columns") else values, transpose=False, **parameters, **options)
         self.adjacency_ = self.graph_.directed | self.graph_.undirected

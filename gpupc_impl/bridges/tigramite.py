@@ -223,7 +223,12 @@ class GpupcKernel(CondIndTest):
     measure = "kernel"
 
     def __init__(
-        self, test: str = "rcit", backend: str = "auto", seed: int = 42, options: Mapping | None = None, **kwargs: Any
+        self,
+        test: str = "rcit",
+        backend: str = "auto",
+        seed: int = 42,
+        options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ):
         self._backend, self._options = backend, {"test": test, "seed": seed, **(options or {})}
         self._p_value = np.nan

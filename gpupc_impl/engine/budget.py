@@ -46,7 +46,7 @@ def free_bytes(backend: Backend) -> int:
 
 
 def largest_fitting(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest in [low, high] that fits, by bisection, else low - 1. Below one that fits all must fit."""
+    """Return the largest number in [low, high] that fits, or low - 1, by bisection: below one that fits, all fit."""
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2

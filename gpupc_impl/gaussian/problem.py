@@ -156,7 +156,7 @@ class GaussianProblem(Problem):
 
     @functools.cached_property
     def by_pseudo_inverse(self) -> Self:
-        """The problem with Moore-Penrose inverses of every M2, cached as a new one would compute its fingerprint."""
+        """The problem with Moore-Penrose inverses of every M2, kept since computing its fingerprint takes long."""
         return dataclasses.replace(self, pseudo_inverse="always")
 
     @classmethod

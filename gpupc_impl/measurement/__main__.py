@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             bench = Bench(options.backend, options.threads)
             show = functools.partial(print, file=sys.stderr, flush=True)
             records = measure_side_by_side(request, bench, progress=show)
-    # These are errors of the input; the methods' own failures are in the records.
+    # These are errors of the input, or of a search whose kernels are timed; failures of measured runs are in records.
     except (ValueError, FileNotFoundError, BackendUnavailable, DeviceMemoryError) as error:
         parser.error(str(error))
     print(table(list(records.values())))

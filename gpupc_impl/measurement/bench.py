@@ -201,7 +201,7 @@ class ProblemFile(NamedTuple):
 
 class Runner:
     """The process of a setting, which is started when it is needed, and again after it was killed. It runs searches, or
-    the `single_test` of the setting's method.
+    single tests (`Method.open_test`).
 
     Attributes:
         memory_peak: the largest resident memory of the process and its descendants during the requests so far, in
@@ -272,7 +272,7 @@ class Runner:
         worker.send(message)
 
     def _wait(self, time_limit_s: float | None) -> Outcome:
-        """Return the outcome of a message; the process ends after any fault but exhausted or refused memory."""
+        """Return the outcome of a message; after a fault that is not one of memory, the process is ended."""
         assert self._worker is not None
         outcome = self._worker.wait(time_limit_s)
         self.memory_peak = max(self._worker.memory_peak, self.memory_peak or 0)

@@ -33,6 +33,8 @@ def search_time(problem: Problem, setting: Setting, backend: str = "auto", repea
     opened = open_method_backend(method, backend, setting.limits.device_memory_bytes)
     if opened is None:
         raise ValueError(f"method {method.name!r} has no kernels to time; name one that runs on a backend")
+    if setting.all_params.get("workers", 1) > 1:
+        raise ValueError("workers is above 1, and several devices would be timed together; leave it out")
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; it must be at least 1")
     taken = [_timed_run(problem, method, opened, setting) for _ in range(1 + repeats)][1:]

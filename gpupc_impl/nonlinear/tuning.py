@@ -49,8 +49,7 @@ class Tuning:
     selection: str = "buckets"  # the meaning of ``auto`` if k_CMI is below `registers_from`, and else ``registers``
     registers_from: float = 40
     reach: int = 0  # the lower bound on the neighbours in a list; 0: the estimate of `selections.ListedNeighbours`
-    # Those on the samples on either side, in the order of S[0], that `list_neighbours` reads first; 0: likewise.
-    near: int = 0
+    near: int = 0  # the samples on either side, in the order of S[0], that are read first; 0: an estimate as well
     shares: int = 0  # the parts into which the work of `estimate_by_buckets` is divided; 0: one a multiprocessor
 
     def with_blocks_of(self, params: Mapping[str, object]) -> Self:

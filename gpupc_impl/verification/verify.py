@@ -145,18 +145,17 @@ def verify_files(
 
 # --- certificates ----------------------------------------------------------------------------------------------------
 _PAIRS_AT_ONCE = 1 << 20
-TESTED_AT_MOST = 1 << 28  # removed edges of an answer that are tested again, which takes a core some minutes
 
 
 def certificates(answer: Answer) -> tuple[int, list[str]]:
-    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails. If tests of all
-    take too long, an evenly spread sample of the size `Retest.affordable`, or of `TESTED_AT_MOST`, is tested."""
+    """Test removed edges again; returns the number of tested edges, and a sentence for each that fails. If a family's
+    test takes too long for all of them, an evenly spread sample of the size `Retest.affordable` is tested."""
     if not answer.problem.decided_by_tests:
         return 0, []
     names = answer.problem.names
     removed = answer.problem.n_variables * (answer.problem.n_variables - 1) // 2 - answer.skeleton.n_edges
     removed -= len(answer.gaps)
-    stride = ceil_div(removed, answer.retest.affordable or TESTED_AT_MOST) or 1
+    stride = 1 if answer.retest.affordable is None else ceil_div(removed, max(answer.retest.affordable, 1)) or 1
     checked, failures, offset = 0, _broken(answer), 0
     misplacement = "the set is not of one end's neighbours"
     if answer.problem.tiers is not None:

@@ -25,8 +25,8 @@ class Search(NamedTuple):
 
 
 def method_of(name: str, choice: Config) -> Method:
-    """Return the method of a setting, which the config names or calls like the setting, after a check of its
-    parameters; UnknownMethod or InvalidParameter says what is wrong."""
+    """Return the method of a setting: the one that the config names, or else the one with the setting's name. Raises
+    UnknownMethod, or InvalidParameter if a parameter is wrong."""
     method = get_method(choice.get("method", name))
     method.parse_params(choice.get("params", {}))
     return method

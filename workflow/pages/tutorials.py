@@ -46,14 +46,14 @@ def page(script: Path, pictures: Path) -> str:
                 parts.append(source)
                 continue
             parts.append(f"```python\n{source}\n```")
-            if printed := _run(source, line, script, space):
-                parts.append(f"```text\n{printed}\n```")
-            for number in plt.get_fignums():
-                figure, drawn = plt.figure(number), drawn + 1
-                try:
-                    parts.append(_picture(figure, pictures / f"{script.stem}-{drawn}.png"))
-                finally:
-                    plt.close(figure)
+            try:
+                if printed := _run(source, line, script, space):
+                    parts.append(f"```text\n{printed}\n```")
+                for number in plt.get_fignums():
+                    drawn += 1
+                    parts.append(_picture(plt.figure(number), pictures / f"{script.stem}-{drawn}.png"))
+            finally:
+                plt.close("all")
     return "\n\n".join(parts) + "\n"
 
 

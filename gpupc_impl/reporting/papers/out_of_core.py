@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 UM, BLOCK = "out-of-core-um", "out-of-core-block"
-AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}  # square blocks, and UM with their kernels
+AS_PUBLISHED = {UM: {"level_one": "pairs"}, BLOCK: {"layout": "blocks"}}  # the parameters of the paper's programs
 PAPER_NAMES = {"GPU UM": UM, "GPU Block-Based": BLOCK}
 
 COLUMNS = {
