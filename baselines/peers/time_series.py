@@ -10,8 +10,7 @@ from baselines.peers._answer import peer, timed_call
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Run, needs_package
 from gpupc_impl.core.result import Skeleton
-from gpupc_impl.time_series.methods import series_graph
-from gpupc_impl.time_series.problem import TimeSeriesProblem
+from gpupc_impl.time_series.problem import TimeSeriesProblem, series_answer
 
 
 @peer(
@@ -50,7 +49,7 @@ def tigramite(problem: TimeSeriesProblem, run: Run) -> Skeleton:
             return program.run_pcmci(tau_max=problem.tau_max, **options)
         return program.run_pcmciplus(tau_max=problem.tau_max, pc_alpha=problem.alpha)
 
-    answer = lambda found: series_graph(problem, run, found["graph"], found["p_matrix"])  # noqa: E731
+    answer = lambda found: series_answer(problem, run, found["graph"], found["p_matrix"])  # noqa: E731
     return timed_call(problem, run, search, answer, data=series_of)
 
 
@@ -88,7 +87,7 @@ def andrey_core(problem: TimeSeriesProblem, run: Run) -> Skeleton:
                 graph[:, :, 0] = np.select([arrow, arrow.T, marks == 1], ["-->", "<--", "o-o"], "")
         for i, j, *_ in found.metadata.get("conflicts", ()):
             graph[i, j, 0] = graph[j, i, 0] = "x-x"
-        return series_graph(problem, run, graph, p_values)
+        return series_answer(problem, run, graph, p_values)
 
     return timed_call(problem, run, search, answer, data=series_of)
 

@@ -23,6 +23,7 @@ from gpupc_impl.latent.rfci import EdgeTests
 from gpupc_impl.latent.separations import Separations
 
 ALGORITHMS = ("rfci", "fci")
+NOTHING_KNOWN = (np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))  # the marks that follow from no knowledge
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,71 +71,70 @@ def find_pag(
     tests = tests or open_tests(problem, backend)
     separations = Separations(skeleton, tests, problem, as_found=random)
     graph = MixedGraph(problem.n_variables, skeleton.edges, skeleton.sepsets.gaps)
-    known = _Known(skeleton, knowledge)
-    edge_tests = EdgeTests(tests, problem, separations)
+    known = _known_marks(skeleton, knowledge)
+    edge_tests = EdgeTests(separations)
     graph = edge_tests.prune_triples(graph)
     while len(removed := orient(graph, separations, known, edge_tests, inference.max_path_length)):
         graph = edge_tests.prune_triples(graph.without(removed))
     if inference.algorithm == "fci":
-        removed = scan(graph, problem, separations, inference.max_possible_d_sep, inference.max_path_length)
+        removed = scan(graph, separations, inference.max_possible_d_sep, inference.max_path_length)
         graph = graph.without(removed)
         orient(graph, separations, known, None, inference.max_path_length)
     return _pag(graph, skeleton, separations, inference.algorithm)
 
 
-class _Known:
-    """Marks that follow from background knowledge, whose directions are statements about causes: a required direction
-    i -> j is a tail and an arrow; a variable that cannot be a cause of its neighbour has an arrow."""
+def _known_marks(skeleton: Skeleton, knowledge: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (k, 2) pairs i, j of variables of which background knowledge says that the mark at j is an arrow, and
+    those where it is a tail, if they are adjacent. Its directions are statements about causes: a required direction i
+    -> j is a tail and an arrow; a variable that cannot be a cause of its neighbour has an arrow."""
+    if knowledge is None:
+        return NOTHING_KNOWN
+    names = skeleton.names
+    if hasattr(knowledge, "required_rules_specs"):
+        knowledge = BackgroundKnowledge.from_causallearn(knowledge, names)
+    stated = constraints(knowledge, names)
+    for i, j in stated.fixed.broken_by(skeleton.adjacency)[:1]:
+        raise InvalidProblem(
+            f"the skeleton and the knowledge differ in the edge between {names[i]} and {names[j]}; find the "
+            "skeleton with the same knowledge"
+        )
+    required = constraints(BackgroundKnowledge(required_directions=knowledge.required_directions), names).arrows
+    _check_ancestors(required, stated, names)
+    return stated.directed(skeleton.adjacency), required[:, ::-1]
 
-    def __init__(self, skeleton: Skeleton, knowledge: Any):
-        self._arrows = self._required = np.empty((0, 2), np.int64)
-        if knowledge is None:
-            return
-        names = skeleton.names
-        if hasattr(knowledge, "required_rules_specs"):
-            knowledge = BackgroundKnowledge.from_causallearn(knowledge, names)
-        stated = constraints(knowledge, names)
-        for i, j in stated.fixed.broken_by(skeleton.adjacency)[:1]:
+
+def _check_ancestors(required: np.ndarray, stated: Constraints, names: Sequence[str]) -> None:
+    """Check that no variable that causes another one through required directions is stated to be no cause of it."""
+    import networkx
+
+    graph = networkx.DiGraph(required.tolist())
+    no_cause = set(map(tuple, stated.arrows[:, ::-1].tolist()))
+    for i, j in sorted(networkx.transitive_closure_dag(graph).edges):
+        later = 0 <= stated.tiers[j] < stated.tiers[i]
+        if later or (i, j) in no_cause:
+            path = " -> ".join(names[k] for k in networkx.shortest_path(graph, i, j))
+            denied = f"{names[j]} is in an earlier tier" if later else f"{names[i]} -> {names[j]} is forbidden"
             raise InvalidProblem(
-                f"the skeleton and the knowledge differ in the edge between {names[i]} and {names[j]}; find the "
-                "skeleton with the same knowledge"
+                f"{path} is required, so {names[i]} is a cause of {names[j]}; but {denied}, which in a PAG means "
+                "that it is none: take one of these statements back"
             )
-        self._arrows = stated.directed(skeleton.adjacency)
-        required = BackgroundKnowledge(required_directions=knowledge.required_directions)
-        self._required = constraints(required, names).arrows
-        self._check_ancestors(stated, names)
-
-    def _check_ancestors(self, stated: Constraints, names: Sequence[str]) -> None:
-        """Check that no variable that causes another one through required directions is stated to be no cause of it."""
-        import networkx
-
-        required = networkx.DiGraph(self._required.tolist())
-        no_cause = set(map(tuple, stated.arrows[:, ::-1].tolist()))
-        for i, j in sorted(networkx.transitive_closure_dag(required).edges):
-            later = 0 <= stated.tiers[j] < stated.tiers[i]
-            if later or (i, j) in no_cause:
-                path = " -> ".join(names[k] for k in networkx.shortest_path(required, i, j))
-                denied = f"{names[j]} is in an earlier tier" if later else f"{names[i]} -> {names[j]} is forbidden"
-                raise InvalidProblem(
-                    f"{path} is required, so {names[i]} is a cause of {names[j]}; but {denied}, which in a PAG means "
-                    "that it is none: take one of these statements back"
-                )
-
-    def mark(self, graph: MixedGraph) -> None:
-        claims = Claims(graph)
-        for pairs, claim in ((self._arrows, claims.arrow), (self._required[:, ::-1], claims.tail)):
-            arcs = graph.arcs(*pairs.T)
-            claim(arcs[arcs >= 0])
-        claims.apply()
 
 
 def orient(
-    graph: MixedGraph, separations: Separations, known: _Known, edge_tests: EdgeTests | None, longest: int | None
+    graph: MixedGraph,
+    separations: Separations,
+    known: tuple[np.ndarray, np.ndarray] = NOTHING_KNOWN,
+    edge_tests: EdgeTests | None = None,
+    longest: int | None = None,
 ) -> np.ndarray:
-    """Orient a graph without marks, with RFCI's tests of the edges of discriminating paths (None for FCI, which makes
-    none), which have `longest` edges at most. Returns the (k, 2) edges of these paths that were found independent; if
-    there are any, the orientation is to begin again without them."""
-    known.mark(graph)
+    """Orient a graph without marks, given those of `_known_marks`, with RFCI's tests of the edges of discriminating
+    paths (None for FCI, which makes none), which have `longest` edges at most. Returns the (k, 2) edges of these paths
+    that were found independent; if there are any, the orientation is to begin again without them."""
+    claims = Claims(graph)
+    for pairs, claimed in zip(known, (claims.arrows, claims.tails), strict=True):
+        arcs = graph.arcs(*pairs.T)
+        claimed[arcs[arcs >= 0]] = True
+    claims.apply()
     rules.colliders(graph, separations.contain)
     again = True
     while again:

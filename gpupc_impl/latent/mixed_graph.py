@@ -47,14 +47,13 @@ class MixedGraph:
         ascending = self.source < self.target
         return np.stack([self.source[ascending], self.target[ascending]], axis=1)
 
-    def arcs(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Return the arcs between (k,) variables; `APART` or `UNTESTED` where there is no edge."""
+    def arcs(self, sources: np.ndarray, targets: np.ndarray | int) -> np.ndarray:
+        """Return the arcs from (k,) variables to as many or to one; `APART` or `UNTESTED` where there is no edge."""
         place, known = find(self._keys, np.asarray(sources) * self.n_variables + targets)
         if not len(self.untested):
             return np.where(known, place, APART)
-        _, untested = find(
-            self._untested_keys, np.minimum(sources, targets) * self.n_variables + np.maximum(sources, targets)
-        )
+        low, high = np.minimum(sources, targets), np.maximum(sources, targets)
+        _, untested = find(self._untested_keys, low * self.n_variables + high)
         return np.where(known, place, np.where(untested, UNTESTED, APART))
 
     def without(self, edges: np.ndarray) -> "MixedGraph":
@@ -91,26 +90,18 @@ class MixedGraph:
 
 
 class Claims:
-    """Marks that one round claims; they are set together, so that their order does not matter."""
+    """The `tails` and the `arrows`, (2 e,) bool, that one round claims at the targets of arcs; they are set together,
+    so that their order does not matter."""
 
     def __init__(self, graph: MixedGraph):
         self._graph = graph
-        self._claimed = {mark: np.zeros(len(graph.marks), bool) for mark in (TAIL, ARROW)}
-
-    def tail(self, arcs: np.ndarray) -> None:
-        """Claim tails at the targets of arcs."""
-        self._claimed[TAIL][arcs] = True
-
-    def arrow(self, arcs: np.ndarray) -> None:
-        """Claim arrows at the targets of arcs."""
-        self._claimed[ARROW][arcs] = True
+        self.tails, self.arrows = np.zeros((2, len(graph.marks)), bool)
 
     def apply(self) -> bool:
         """Set the claimed marks where circles are; returns whether any changed. A mark claimed as both is disputed."""
-        graph, (tails, arrows) = self._graph, self._claimed.values()
-        free = graph.open
-        both = free & tails & arrows
-        graph.marks[free & tails & ~both] = TAIL
-        graph.marks[free & arrows & ~both] = ARROW
-        graph.disputed |= both
-        return bool((free & (tails | arrows)).any())
+        graph = self._graph
+        tails, arrows = graph.open & self.tails, graph.open & self.arrows
+        graph.marks[tails & ~arrows] = TAIL
+        graph.marks[arrows & ~tails] = ARROW
+        graph.disputed |= tails & arrows
+        return bool((tails | arrows).any())

@@ -47,18 +47,14 @@ class IndependenceOracle(Problem):
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InvalidProblem(f"the graph has shape {matrix.shape}; it must be a square matrix")
         q, indexes = len(matrix), list(hidden) if np.iterable(hidden) else [hidden]
-        wrong = [k for k in indexes if type(k) is bool or not isinstance(k, (int, np.integer)) or not 0 <= k < q]
-        if wrong:
-            raise InvalidProblem(f"hidden has {wrong[0]!r}; the graph's variables are 0 to {q - 1}")
+        for k in indexes:
+            if type(k) is bool or not isinstance(k, (int, np.integer)) or not 0 <= k < q:
+                raise InvalidProblem(f"hidden has {k!r}; the graph's variables are 0 to {q - 1}")
         if not networkx.is_directed_acyclic_graph(networkx.from_numpy_array(matrix, create_using=networkx.DiGraph)):
             raise InvalidProblem("the graph has a directed cycle; an oracle needs an acyclic graph")
         observed = np.setdiff1d(np.arange(q), np.asarray(indexes, np.int64))
-        return cls(
-            graph=matrix,
-            observed=observed,
-            names=variable_names(names, len(observed)),
-            **search_parameters(0.5, max_level),
-        )
+        known = variable_names(names, len(observed))
+        return cls(graph=matrix, observed=observed, names=known, **search_parameters(0.5, max_level))
 
     def obstacle(self, level: int) -> str | None:
         return None

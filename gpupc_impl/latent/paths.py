@@ -5,10 +5,13 @@ otherwise all paths are searched in depth."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from gpupc_impl.core.pag import ARROW, TAIL
 from gpupc_impl.latent.mixed_graph import APART, MixedGraph
@@ -27,12 +30,9 @@ class UncoveredPaths:
 
     def components(self, connection: str) -> np.ndarray:
         """Return a number for each arc; different ones share no path (weak connection), or no closed walk (strong)."""
-        from scipy import sparse
-
         n = len(self.usable)
         matrix = sparse.csr_array((np.ones(len(self.steps), bool), tuple(self.steps.T)), shape=(n, n))
-        _, numbers = sparse.csgraph.connected_components(matrix, directed=True, connection=connection)
-        return np.asarray(numbers)
+        return csgraph.connected_components(matrix, directed=True, connection=connection)[1]
 
     def reached(
         self, starts: Iterable[int], goals: Collection[int], excluded: Collection[int] = (), one: bool = False
@@ -42,24 +42,21 @@ class UncoveredPaths:
         target, wanted, found = self._graph.target, set(goals), set[int]()
         first, before = list(starts), dict[int, int]()
         avoided = {int(self._graph.source[first[0]]), *excluded} if first else set()
-        frontier = [(arc, -1) for arc in first]
-        while frontier and len(found) < len(wanted):
-            following: list[tuple[int, int]] = []
-            for arc, previous in frontier:
-                if arc in before or int(target[arc]) in avoided:
-                    continue
-                before[arc] = previous
-                if arc in wanted and (self._is_path(arc, before) or self._in_depth(first, arc, avoided)):
-                    found.add(arc)
-                    if one:
-                        return found
-                following += ((after, arc) for after in self._following(arc))
-            frontier = following
+        queue = collections.deque((arc, -1) for arc in first)
+        while queue and len(found) < len(wanted):
+            arc, previous = queue.popleft()
+            if arc in before or int(target[arc]) in avoided:
+                continue
+            before[arc] = previous
+            if arc in wanted and (self._is_path(arc, before) or self._in_depth(first, arc, avoided)):
+                found.add(arc)
+                if one:
+                    return found
+            queue.extend((after, arc) for after in self._following(arc))
         return found
 
     def _following(self, arc: int) -> list[int]:
-        after: list[int] = self.steps[self._starts[arc] : self._starts[arc + 1], 1].tolist()
-        return after
+        return self.steps[self._starts[arc] : self._starts[arc + 1], 1].tolist()
 
     def _is_path(self, arc: int, before: dict[int, int]) -> bool:
         visited = []
@@ -71,7 +68,7 @@ class UncoveredPaths:
     def _in_depth(self, starts: list[int], goal: int, avoided: Collection[int]) -> bool:
         """Return whether a path, which visits no variable twice, ends with the goal."""
         target = self._graph.target
-        pending: list[tuple[int, frozenset[int]]] = [(arc, frozenset(avoided)) for arc in starts]
+        pending = [(arc, frozenset(avoided)) for arc in starts]
         while pending:
             arc, visited = pending.pop()
             if int(target[arc]) in visited:
@@ -87,13 +84,13 @@ class UncoveredPaths:
 class DiscriminatingPaths:
     """All shortest discriminating paths for b between t and c (Zhang 2008, section 2.2), which decide the mark at b of
     the edge b - c; t, the other end, is not adjacent to c. `colliders` are the variables next to b on these paths,
-    `edges` the paths' edges, i < j, ascending."""
+    `edges` the paths' edges, i < j."""
 
     b: int
     c: int
     t: int
-    colliders: tuple[int, ...]
-    edges: tuple[tuple[int, int], ...]
+    colliders: list[int]
+    edges: set[tuple[int, int]]
 
 
 def discriminating_paths(graph: MixedGraph, longest: int | None) -> Iterator[DiscriminatingPaths]:
@@ -122,7 +119,7 @@ def _shortest(
             outgoing = np.arange(graph.starts[v], graph.starts[v + 1])
             outgoing = outgoing[graph.has(graph.reverse[outgoing], ARROW)]
             w = graph.target[outgoing]
-            to_c = graph.arcs(w, np.full(len(w), c))
+            to_c = graph.arcs(w, c)
             parent = (to_c >= 0) & graph.has(to_c, ARROW) & graph.has(graph.reverse[to_c], TAIL)
             collider = parent & graph.has(outgoing, ARROW)
             for u in w[(to_c == APART) & (w != c)].tolist():
@@ -133,14 +130,10 @@ def _shortest(
         before |= following
         layer, length = list(following), length + 1
     for t, last in sorted(ends.items()):
-        edges, colliders, pending = {(t, v) for v in last}, set(), set(last)
+        edges, pending = {(t, v) for v in last} | {(b, c)}, set(last)
         while pending:
             v = pending.pop()
-            if b in before[v]:
-                colliders.add(v)
             edges |= {(v, u) for u in before[v]}
             pending |= before[v] - {b}
-        edges.add((b, c))
-        yield DiscriminatingPaths(
-            b, c, t, tuple(sorted(colliders)), tuple(sorted((min(edge), max(edge)) for edge in edges))
-        )
+        colliders = [v for v, after in edges if after == b]
+        yield DiscriminatingPaths(b, c, t, colliders, {(min(edge), max(edge)) for edge in edges})

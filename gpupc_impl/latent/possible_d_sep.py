@@ -1,5 +1,7 @@
 """FCI's second step, by Possible-D-SEP (Spirtes et al. 2000, section 6.7; Colombo et al. 2012, Definition 3.3)."""
 
+import itertools
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
@@ -61,25 +63,20 @@ def possible_causes(graph: MixedGraph, variables: np.ndarray) -> np.ndarray:
     return causes[of_end]
 
 
-def scan(
-    graph: MixedGraph, problem: Problem, separations: Separations, largest: int | None, longest: int | None
-) -> np.ndarray:
+def scan(graph: MixedGraph, separations: Separations, largest: int | None, longest: int | None) -> np.ndarray:
     """Test every edge given the subsets of Possible-D-SEP of either end that lie on a path between both (Colombo et al.
     2012, Definition 3.4); returns the (k, 2) edges that were found independent, whose sets are recorded. Subsets of the
     neighbours of an end were tested by the search, so lists that hold nothing else are left out. All marks of the graph
     must hold, as of one that RFCI finds. Sets have at most `largest` members and walks at most `longest` edges, if
     these are not None. InvalidProblem is raised if there are too many sets."""
-    edges = graph.edges[separations.may_be_removed(graph.edges)]
-    owners = np.concatenate([edges, edges[:, ::-1]])
-    lists = possible_d_sep(graph, owners, longest).allowed(problem.tiers)
-    owner = np.repeat(np.arange(len(owners)), np.diff(lists.starts))
-    lists = lists.only(_between(graph, owners[owner], lists.candidates))
-    owner = np.repeat(np.arange(len(owners)), np.diff(lists.starts))
-    beyond = graph.arcs(owners[owner, 0], lists.candidates) < 0
-    lists = lists.where(np.bincount(owner[beyond], minlength=len(owners)) > 0)
-    limit = min((size for size in (largest, problem.max_level) if size is not None), default=None)
-    _check_size(lists, problem, limit)
-    return separations.search(lists, limit)
+    problem, edges = separations.problem, graph.edges[separations.may_be_removed(graph.edges)]
+    lists = possible_d_sep(graph, np.concatenate([edges, edges[:, ::-1]]), longest).allowed(problem.tiers)
+    lists = lists.only(_between(graph, lists.pairs[lists.owners], lists.candidates))
+    beyond = graph.arcs(lists.pairs[lists.owners, 0], lists.candidates) < 0
+    lists = lists.where(np.bincount(lists.owners[beyond], minlength=len(lists.pairs)) > 0)
+    most = min(size for size in (largest, problem.max_level, problem.n_variables) if size is not None)
+    _check_size(lists, problem, most)
+    return separations.search(lists, most)
 
 
 def _between(graph: MixedGraph, pairs: np.ndarray, variables: np.ndarray) -> np.ndarray:
@@ -92,22 +89,19 @@ def _between(graph: MixedGraph, pairs: np.ndarray, variables: np.ndarray) -> np.
         i, j = np.array(block).T
         block_of[graph.arcs(i, j)] = block_of[graph.arcs(j, i)] = number
         in_blocks.append(number * p + np.unique(block))
-    inside: np.ndarray = np.isin(block_of[graph.arcs(*pairs.T)] * p + variables, np.concatenate(in_blocks))
-    return inside
+    return np.isin(block_of[graph.arcs(*pairs.T)] * p + variables, np.concatenate(in_blocks))
 
 
-def _check_size(lists: Questions, problem: Problem, limit: int | None) -> None:
-    """Refuse a scan of too many sets before it begins."""
-    total, size, affordable = 0, 0, -1
-    longest = int(np.diff(lists.starts).max(initial=0))
-    while size <= min(longest, longest if limit is None else limit) and problem.obstacle(size) is None:
-        total += lists.where(np.diff(lists.starts) >= size).subsets(size).total
-        affordable = size if total <= MOST_SETS else affordable
-        size += 1
-    if total > MOST_SETS:
-        widest = lists.pairs[int(np.argmax(np.diff(lists.starts))), 0]
+def _check_size(lists: Questions, problem: Problem, most: int) -> None:
+    """Refuse a scan of too many sets, of up to `most` members, before it begins."""
+    lengths = np.diff(lists.starts)
+    longest = int(lengths.max(initial=0))
+    sizes = itertools.takewhile(lambda size: problem.obstacle(size) is None, range(min(longest, most) + 1))
+    totals = list(itertools.accumulate(lists.where(lengths >= size).subsets(size).total for size in sizes))
+    if totals and totals[-1] > MOST_SETS:
+        widest, affordable = lists.pairs[lengths.argmax(), 0], sum(total <= MOST_SETS for total in totals) - 1
         raise InvalidProblem(
-            f"FCI would test {total:,} sets, more than {MOST_SETS:,}: Possible-D-SEP of {problem.names[int(widest)]} "
+            f"FCI would test {totals[-1]:,} sets, more than {MOST_SETS:,}: Possible-D-SEP of {problem.names[widest]} "
             f"has {longest} candidates; say max_possible_d_sep={max(affordable, 1)}, lower alpha, or take "
             "algorithm='rfci'"
         )

@@ -4,9 +4,7 @@ all edges found independent. In the paper each removal changes later tests (docs
 
 import numpy as np
 
-from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.pairs import find
-from gpupc_impl.core.problem import Problem
 from gpupc_impl.latent.mixed_graph import MixedGraph
 from gpupc_impl.latent.paths import DiscriminatingPaths
 from gpupc_impl.latent.separations import Questions, Separations
@@ -15,9 +13,8 @@ from gpupc_impl.latent.separations import Questions, Separations
 class EdgeTests:
     """Tests of edges given subsets of the separating sets of other pairs; none is made twice."""
 
-    def __init__(self, tests: IndependenceTests, problem: Problem, separations: Separations):
-        self._tests, self._problem, self._separations = tests, problem, separations
-        self._triples: np.ndarray = np.empty(0, np.int64)
+    def __init__(self, separations: Separations):
+        self._separations, self._triples = separations, np.empty(0, np.int64)
         self._path_edges: set[tuple[int, ...]] = set()
 
     def prune_triples(self, graph: MixedGraph) -> MixedGraph:
@@ -33,8 +30,7 @@ class EdgeTests:
             both = np.concatenate([np.stack([x, y], axis=1), np.stack([z, y], axis=1)])
             starts = np.concatenate([sets.starts, sets.starts[-1] + sets.starts[1:]])
             questions = Questions(both, starts, np.concatenate([sets.candidates, sets.candidates]))
-            triggered = questions.where(self._separated(questions))
-            removed = self._remove(triggered)
+            removed = self._separations.search(questions.where(self._separated(questions)))
             if not len(removed):
                 return graph
             graph = graph.without(removed)
@@ -46,22 +42,18 @@ class EdgeTests:
         self._path_edges |= rows
         listed = np.array(sorted(rows), np.int64).reshape(-1, 4)
         sets = self._separations.of(listed[:, :2])
-        return self._remove(Questions(listed[:, 2:], sets.starts, sets.candidates))
+        return self._separations.search(Questions(listed[:, 2:], sets.starts, sets.candidates))
 
     def _separated(self, questions: Questions) -> np.ndarray:
         """Return which of the whole lists separate their pairs."""
-        allowed = questions.allowed(self._problem.tiers)
+        tests, problem = self._separations.tests, self._separations.problem
+        allowed = questions.allowed(problem.tiers)
         sizes = np.diff(allowed.starts)
         possible = (sizes == np.diff(questions.starts)) & (sizes > 0)  # No edge is independent given the empty set.
         result = np.zeros(len(questions.pairs), bool)
         for size in np.unique(sizes[possible]).tolist():
-            some = np.flatnonzero(possible & (sizes == size))
-            subsets = allowed.where(some).subsets(size)
-            if self._problem.obstacle(size) is None:
-                result[some] = np.isfinite(self._tests.dependences(subsets, 0, subsets.total))
+            if problem.obstacle(size) is None:
+                some = possible & (sizes == size)
+                subsets = allowed.where(some).subsets(size)
+                result[some] = np.isfinite(tests.dependences(subsets, 0, subsets.total))
         return result
-
-    def _remove(self, questions: Questions) -> np.ndarray:
-        """Find minimal separating sets among the subsets of these lists, and record them; returns the pairs i < j."""
-        some = self._separations.may_be_removed(np.sort(questions.pairs, axis=1))
-        return self._separations.search(questions.where(some).allowed(self._problem.tiers))

@@ -34,8 +34,8 @@ def colliders(graph: MixedGraph, member: Membership) -> None:
     left, right = graph.arcs(x, y), graph.arcs(z, y)
     found = ~member(graph.unshielded[:, [0, 2]], y) & ~graph.has(left, TAIL) & ~graph.has(right, TAIL)
     claims = Claims(graph)
-    claims.arrow(left[found])
-    claims.arrow(right[found])
+    claims.arrows[left[found]] = True
+    claims.arrows[right[found]] = True
     claims.apply()
 
 
@@ -44,15 +44,15 @@ def rule_1(graph: MixedGraph, claims: Claims) -> None:
     into, out, closing = graph.triples
     back = graph.reverse[out]
     some = (closing == APART) & graph.has(into, ARROW) & graph.open[back]
-    claims.tail(back[some])
-    claims.arrow(out[some])
+    claims.tails[back[some]] = True
+    claims.arrows[out[some]] = True
 
 
 def rule_2(graph: MixedGraph, claims: Claims) -> None:
     """x -> y *-> z or x *-> y -> z, and x *-o z: x *-> z."""
     into, out, closing = graph.triples
     directed = graph.has(graph.reverse[into], TAIL) | graph.has(graph.reverse[out], TAIL)
-    claims.arrow(closing[(closing >= 0) & graph.has(into, ARROW) & graph.has(out, ARROW) & directed])
+    claims.arrows[closing[(closing >= 0) & graph.has(into, ARROW) & graph.has(out, ARROW) & directed]] = True
 
 
 def rule_3(graph: MixedGraph, claims: Claims) -> None:
@@ -64,7 +64,7 @@ def rule_3(graph: MixedGraph, claims: Claims) -> None:
     for edge, x in zip(edges.tolist(), np.split(graph.source[into[some]], firsts[1:]), strict=False):
         left, right = np.triu_indices(len(x), 1)
         if (graph.arcs(x[left], x[right]) == APART).any():
-            claims.arrow(edge)
+            claims.arrows[edge] = True
 
 
 def rule_4(graph: MixedGraph, claims: Claims, paths: Sequence[DiscriminatingPaths], member: Membership) -> None:
@@ -72,12 +72,11 @@ def rule_4(graph: MixedGraph, claims: Claims, paths: Sequence[DiscriminatingPath
     a <-> b <-> c for the variable a next to b."""
     t, b, c = np.array([(path.t, path.b, path.c) for path in paths], np.int64).reshape(-1, 3).T
     inside, b_to_c = member(np.stack([t, c], axis=1), b), graph.arcs(b, c)
-    claims.arrow(b_to_c)
-    claims.tail(graph.reverse[b_to_c[inside]])
-    claims.arrow(graph.reverse[b_to_c[~inside]])
+    claims.arrows[b_to_c] = True
+    claims.tails[graph.reverse[b_to_c[inside]]] = True
+    claims.arrows[graph.reverse[b_to_c[~inside]]] = True
     for k in np.flatnonzero(~inside).tolist():
-        next_to_b = np.array(paths[k].colliders)
-        claims.arrow(graph.arcs(next_to_b, np.full(len(next_to_b), b[k])))
+        claims.arrows[graph.arcs(np.array(paths[k].colliders), b[k])] = True
 
 
 def rule_5(graph: MixedGraph, claims: Claims) -> None:
@@ -90,14 +89,14 @@ def rule_5(graph: MixedGraph, claims: Claims) -> None:
         after = paths.steps[paths.steps[:, 0] == arc, 1].tolist()
         before = paths.steps[paths.steps[:, 1] == arc, 0].tolist()
         if paths.reached(after, before, one=True):
-            claims.tail(np.array([arc, graph.reverse[arc]]))
+            claims.tails[[arc, graph.reverse[arc]]] = True
 
 
 def rule_6(graph: MixedGraph, claims: Claims) -> None:
     """x - y o-* z: y -* z."""
     into, out, _ = graph.triples
     back = graph.reverse[out]
-    claims.tail(back[graph.has(into, TAIL) & graph.has(graph.reverse[into], TAIL) & graph.open[back]])
+    claims.tails[back[graph.has(into, TAIL) & graph.has(graph.reverse[into], TAIL) & graph.open[back]]] = True
 
 
 def rule_7(graph: MixedGraph, claims: Claims) -> None:
@@ -105,7 +104,7 @@ def rule_7(graph: MixedGraph, claims: Claims) -> None:
     into, out, closing = graph.triples
     back = graph.reverse[out]
     some = (closing == APART) & graph.has(into, CIRCLE) & graph.has(graph.reverse[into], TAIL) & graph.open[back]
-    claims.tail(back[some])
+    claims.tails[back[some]] = True
 
 
 def rule_8(graph: MixedGraph, claims: Claims) -> None:
@@ -113,7 +112,7 @@ def rule_8(graph: MixedGraph, claims: Claims) -> None:
     into, out, closing = graph.triples
     first = graph.has(graph.reverse[into], TAIL) & ~graph.has(into, TAIL)
     second = graph.has(out, ARROW) & graph.has(graph.reverse[out], TAIL)
-    claims.tail(graph.reverse[closing[(closing >= 0) & first & second & graph.has(closing, ARROW)]])
+    claims.tails[graph.reverse[closing[(closing >= 0) & first & second & graph.has(closing, ARROW)]]] = True
 
 
 def rule_9(graph: MixedGraph, claims: Claims) -> None:
@@ -137,7 +136,7 @@ def rule_9(graph: MixedGraph, claims: Claims) -> None:
         goals = graph.reverse[graph.starts[z] : graph.starts[z + 1]]
         goals = goals[paths.usable[goals] & (goals != arc) & np.isin(parts[goals], parts[starts])]
         if paths.reached(starts.tolist(), goals.tolist(), one=True):
-            claims.tail(graph.reverse[arc])
+            claims.tails[graph.reverse[arc]] = True
 
 
 def rule_10(graph: MixedGraph, claims: Claims) -> None:
@@ -155,17 +154,13 @@ def rule_10(graph: MixedGraph, claims: Claims) -> None:
         from_x = np.arange(graph.starts[x], graph.starts[x + 1])
         firsts = from_x[paths.usable[from_x] & (graph.target[from_x] != z)].tolist()
         goals = [arc_in for y in parents for arc_in in graph.reverse[graph.starts[y] : graph.starts[y + 1]].tolist()]
-        reached = []
-        for first in firsts:
-            ends = paths.reached([first], goals, excluded=(z,))
-            reached.append({int(graph.target[end]) for end in ends})
+        reached = [{int(graph.target[end]) for end in paths.reached([first], goals, excluded=(z,))} for first in firsts]
         vertices = graph.target[firsts]
-        for k, ends in enumerate(reached):
-            apart = np.flatnonzero(graph.arcs(np.full(len(firsts), vertices[k]), vertices) == APART)
-            others = set().union(*(reached[other] for other in apart.tolist() if other != k))
-            if ends and others and len(ends | others) > 1:
-                claims.tail(graph.reverse[arc])
-                break
+        left, right = np.triu_indices(len(firsts), 1)
+        apart = graph.arcs(vertices[left], vertices[right]) == APART
+        pairs = zip(left[apart].tolist(), right[apart].tolist(), strict=True)
+        if any(reached[k] and reached[other] and len(reached[k] | reached[other]) > 1 for k, other in pairs):
+            claims.tails[graph.reverse[arc]] = True
 
 
 def _potentially_directed(graph: MixedGraph) -> UncoveredPaths:

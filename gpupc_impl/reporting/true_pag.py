@@ -1,7 +1,5 @@
 """The true PAG of a known graph with hidden variables, without FCI's searches, which take hours for dense PAGs."""
 
-from types import SimpleNamespace
-
 import numpy as np
 
 from gpupc_impl.core.result import SeparatingSets, Skeleton
@@ -16,8 +14,7 @@ def true_pag(oracle: IndependenceOracle) -> MixedGraph:
     skeleton = skeleton_of_pag(oracle)
     separations = Separations(skeleton, oracle.tests(), oracle, as_found=True)
     graph = MixedGraph(oracle.n_variables, skeleton.edges, skeleton.sepsets.gaps)
-    no_knowledge = SimpleNamespace(mark=lambda graph: None)  # `orient` begins with a graph without marks.
-    orient(graph, separations, no_knowledge, None, None)
+    orient(graph, separations)
     return graph
 
 

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Parents:
         return cls(starts, np.array(list(itertools.chain.from_iterable(lists)), np.int32))
 
     def of(self, variable: int) -> list[int]:
-        return list(self.columns[self.starts[variable] : self.starts[variable + 1]].tolist())
+        return self.columns[self.starts[variable] : self.starts[variable + 1]].tolist()
 
     def nodes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Return the parents of each variable as (variable, -lag)."""
@@ -70,11 +70,7 @@ class Batch:
             yield x, y, [column for column in dict.fromkeys(conditions) if column not in (x, y)]
 
 
-class Outcomes(NamedTuple):
-    """The values of the statistic and the p-values of a batch, (k,) float64 each."""
-
-    values: np.ndarray
-    p_values: np.ndarray
+Outcomes = tuple[np.ndarray, np.ndarray]  # the values of the statistic and the p-values of a batch, (k,) float64 each
 
 
 class LaggedTest(abc.ABC):
@@ -84,17 +80,14 @@ class LaggedTest(abc.ABC):
 
     def __init__(self, series: Series):
         self.series = series
+        self.facts: dict[str, int] = {}  # what a result says about the test
 
     def run(self, batch: Batch, parents: Parents | None = None, alpha: float | None = None) -> Outcomes:
         """Make the tests of a batch, with the conditions of `Batch.tests`; raises InvalidProblem if there are too few
         samples. With `alpha`, a p-value may be 0 if it is up to alpha, and 1 if not."""
         outcomes = [self.test(*test) for test in batch.tests(self.series.n_variables, parents)]
         values, p_values = np.array(outcomes, np.float64).reshape(-1, 2).T
-        return Outcomes(values, p_values)
-
-    def facts(self) -> dict[str, object]:
-        """Return what a result says about the test."""
-        return {}
+        return values, p_values
 
     def test(self, x: int, y: int, conditions: list[int]) -> tuple[float, float]:
         """Return the value of a test and its p-value; a constant X or Y is independent of all."""

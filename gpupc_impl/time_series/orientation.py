@@ -13,6 +13,8 @@ from gpupc_impl.time_series.par_corr import akaike
 from gpupc_impl.time_series.phases import Separations, Triple
 from gpupc_impl.time_series.series import Series
 
+Arrow = tuple[int, int]  # the tail and the head of a contemporaneous link
+
 
 def links(significant: np.ndarray) -> np.ndarray:
     """Return the graph of significant links, (N, N, tau_max + 1): ``"-->"``, ``"o-o"``, ``"<--"`` and ``""``. A
@@ -53,11 +55,7 @@ def judge(
     colliders, ambiguous = [], []
     for triple in triples:
         i, tau, k, j = triple
-        if rule == "none":
-            if k not in separations.get((i, tau, j), ()):
-                colliders.append(triple)
-            continue
-        count, members = votes[triple]
+        count, members = (1, int(k in separations.get((i, tau, j), ()))) if rule == "none" else votes[triple]
         is_collider = members == 0 if rule == "conservative" else 2 * members < count
         is_chain = members == count if rule == "conservative" else 2 * members > count
         if count == 0 or not (is_collider or is_chain):
@@ -65,7 +63,7 @@ def judge(
             continue
         if is_collider:
             colliders.append(triple)
-        for key in ((i, tau, j), (j, 0, i)) if tau == 0 else ((i, tau, j),):
+        for key in [(i, tau, j)] + [(j, 0, i)] * (tau == 0):
             given = separations.get(key, ())
             if is_collider:
                 separations[key] = tuple(v for v in given if v != k)
@@ -74,9 +72,7 @@ def judge(
     return colliders, ambiguous
 
 
-def _orient(
-    graph: np.ndarray, arrows: Iterable[tuple[int, int]], oriented: set[tuple[int, int]], marks_conflicts: bool
-) -> None:
+def _orient(graph: np.ndarray, arrows: Iterable[Arrow], oriented: set[Arrow], marks_conflicts: bool) -> None:
     """Orient links from tails to heads, unless `oriented` has them; one in the other direction is a conflict."""
     for tail, head in arrows:
         if (tail, head) not in oriented and (head, tail) not in oriented:
@@ -88,14 +84,13 @@ def _orient(
 
 def orient_colliders(graph: np.ndarray, colliders: Iterable[Triple], marks_conflicts: bool) -> None:
     """Orient the links of colliders towards their middles."""
-    oriented: set[tuple[int, int]] = set()
-    for i, tau, k, j in colliders:
-        _orient(graph, [(j, k)] if tau else [(j, k), (i, k)], oriented, marks_conflicts)
+    ends = (((j, k),) if tau else ((j, k), (i, k)) for i, tau, k, j in colliders)
+    _orient(graph, itertools.chain.from_iterable(ends), set(), marks_conflicts)
 
 
 def apply_rules(graph: np.ndarray, ambiguous: Iterable[Triple], marks_conflicts: bool) -> None:
     """Orient links by R1 to R3, in turn, until none applies; each rule looks at the graph as it is when it begins."""
-    unclear, oriented = frozenset(ambiguous), set[tuple[int, int]]()
+    unclear, oriented = frozenset(ambiguous), set[Arrow]()
     applied = True
     while applied:
         applied = False
@@ -105,12 +100,12 @@ def apply_rules(graph: np.ndarray, ambiguous: Iterable[Triple], marks_conflicts:
             applied |= bool(arrows)
 
 
-def _rule_1(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int, int]]:
+def _rule_1(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[Arrow]:
     """X --> k o-o j without a link from X to j: k --> j."""
-    yield from ((triple[2], triple[3]) for triple in unshielded(graph, ["-->"]) if triple not in unclear)
+    yield from (triple[2:] for triple in unshielded(graph, ["-->"]) if triple not in unclear)
 
 
-def _rule_2(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int, int]]:
+def _rule_2(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[Arrow]:
     """i --> k --> j with i o-o j: i --> j."""
     now = graph[:, :, 0]
     arrow = now == "-->"
@@ -119,7 +114,7 @@ def _rule_2(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int
         yield from ((i, j) for k in middles if (i, 0, k, j) not in unclear)
 
 
-def _rule_3(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[tuple[int, int]]:
+def _rule_3(graph: np.ndarray, unclear: frozenset[Triple]) -> Iterator[Arrow]:
     """i o-o k --> j and i o-o l --> j with i o-o j, and k and l without a link: i --> j."""
     now = graph[:, :, 0]
     for i, j in np.argwhere(now == "o-o").tolist():

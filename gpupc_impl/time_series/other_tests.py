@@ -22,11 +22,6 @@ CMIKNN_OPTIONS: Mapping[str, Any] = {**NonlinearProblem.PARAMETERS, "permutation
 """The parameters of the test (see `NonlinearProblem.from_data`) with tigramite's defaults."""
 
 
-def cmiknn_problem(samples: np.ndarray, options: Mapping[str, Any]) -> NonlinearProblem:
-    """Return the problem of (n, columns) samples; raises InvalidProblem for an option that cannot be used with them."""
-    return NonlinearProblem.from_data(samples, **{**CMIKNN_OPTIONS, **options})
-
-
 class CMIknn(LaggedTest):
     """CMIknn (Runge 2018) by the kernels of the nonlinear family (docs/cmiknn.md), in batches for `Series.is_whole`. X
     is permuted, and of a contemporaneous pair in a batch the smaller variable. A p-value is (count + 1) / (permutations
@@ -34,9 +29,9 @@ class CMIknn(LaggedTest):
 
     def __init__(self, series: Series, backend: Backend, options: Mapping[str, Any]):
         super().__init__(series)
-        self._backend, self._options = backend, options
+        self._backend, self._options = backend, {**CMIKNN_OPTIONS, **options}
         if series.is_whole:
-            self._problem = cmiknn_problem(series.columns, options)
+            self._problem = NonlinearProblem.from_data(series.columns, **self._options)
             self._constant = series.columns.min(axis=0) == series.columns.max(axis=0)
             self._estimator = CmiEstimator(self._problem, backend, DEFAULTS)
 
@@ -56,10 +51,10 @@ class CMIknn(LaggedTest):
             partials = self._estimator.all_partials(sets, others)
             values[numbers] = self._problem.cmi(partials[:, 0])
             p_values[numbers] = (counts_of(partials) + 1) / (self._problem.permutations + 1)
-        return Outcomes(values, p_values)
+        return values, p_values
 
     def of_samples(self, array: np.ndarray) -> tuple[float, float]:
-        problem = cmiknn_problem(array.T, self._options)
+        problem = NonlinearProblem.from_data(array.T, **self._options)
         count, value, _ = ci_test(problem, 0, 1, range(2, len(array)), self._backend)
         return value, (count + 1) / (problem.permutations + 1)
 

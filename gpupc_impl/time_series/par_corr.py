@@ -88,7 +88,7 @@ class ParCorrOfSamples(LaggedTest):
 
 
 class ParCorr(ParCorrOfSamples):
-    """The tests of a batch from one matrix, for `Series.is_whole`; `from_samples` counts those made from samples."""
+    """The tests of a batch from one matrix, for `Series.is_whole`; `facts` counts those made from samples."""
 
     is_speculative = True
 
@@ -98,10 +98,7 @@ class ParCorr(ParCorrOfSamples):
         correlation, constant = correlation_matrix(series.columns)
         self._device = self._uploaded(constant=constant.astype(np.uint8))
         self._device["correlations"] = backend.upload_symmetric(correlation)
-        self.from_samples = 0
-
-    def facts(self) -> dict[str, object]:
-        return {"tests_from_samples": self.from_samples}
+        self.facts["tests_from_samples"] = 0
 
     def _uploaded(self, **arrays: np.ndarray) -> dict[str, Any]:
         """Return arrays on the device; None for an empty one."""
@@ -114,16 +111,15 @@ class ParCorr(ParCorrOfSamples):
         # A test on too few samples is made in this way, too, since it raises the error.
         again = np.flatnonzero(np.isnan(values) | (freedom < 1))
         values[again], p_values[again] = super().run(batch[again], parents)
-        self.from_samples += len(again)
-        return Outcomes(values, p_values)
+        self.facts["tests_from_samples"] += len(again)
+        return values, p_values
 
     def _launch(self, batch: Batch, parents: Parents) -> tuple[np.ndarray, np.ndarray]:
         """Return the partial correlations and the numbers of conditions, as the kernel writes them."""
         steps = np.diff(batch.targets)
         if steps.min(initial=0) < 0:
             order = np.argsort(batch.targets, kind="stable")
-            back = np.argsort(order)
-            values, sizes = self._launch(batch[order], parents)
+            back, (values, sizes) = np.argsort(order), self._launch(batch[order], parents)
             return values[back], sizes[back]
         starts = np.concatenate(([0], np.flatnonzero(steps) + 1, [len(batch)]))  # of the tests of a target
 
@@ -152,12 +148,11 @@ class ParCorr(ParCorrOfSamples):
                 sources=tests.sources, sets=tests.sets, starts=bounds - bounds[0], targets=batch.targets[bounds[:-1]]
             )
             lengths = {"values": len(tests), "sizes": len(tests), "scratch": blocks * warps * area}
-            if leading:
-                lengths |= {"leading": groups * leading, "leading_sizes": 2 * groups}
-                lengths |= {"factors": groups * leading**2, "rows": groups * rows * leading}
-            memory = self.backend.empty_all(**{name: (length, POINTERS[name]) for name, length in lengths.items()})
-            unused = dict.fromkeys(("leading", "leading_sizes", "factors", "rows"))
-            arguments = TESTS(groups=groups, **fixed, **given, **(unused | memory))
+            lengths |= {"leading": groups * leading, "leading_sizes": 2 * groups * (leading > 0)}
+            lengths |= {"factors": groups * leading**2, "rows": groups * rows * leading}
+            needed = {name: (length, POINTERS[name]) for name, length in lengths.items() if length}
+            memory = self.backend.empty_all(**needed)
+            arguments = TESTS(groups=groups, **fixed, **given, **(dict.fromkeys(lengths) | memory))
             tasks = leading and groups, leading and groups * ceil_div(rows, ROWS * LANES), len(tests)
             for kernel, number in zip(KERNELS, tasks, strict=True):
                 grid = min(ceil_div(number, at_least), blocks)

@@ -6,9 +6,9 @@
 - MCI (Runge et al. 2019, Algorithm S3) tests every link given the parents of both ends.
 - The skeleton phase of PCMCI+ (Runge 2020, Algorithm 2) makes MCI tests with contemporaneous conditions. Round p tests
   each link given every set of p contemporaneous neighbours of its target, until one separates, and removes a
-  contemporaneous link as soon as it is separated in one direction. Lagged links, and contemporaneous ones from the
-  smaller variable to the larger one, do not depend on what the round removes: they are tested together, and then the
-  other directions. Sets are tested in chunks of growing size; tests beyond the set that separates are dropped.
+  contemporaneous link when it is separated in one direction. Lagged links, and contemporaneous ones from the smaller
+  variable to the larger one, do not depend on what the round removes: they are tested together, then the other
+  directions. Sets are tested in chunks of growing size; tests beyond the set that separates are dropped.
 - The votes of PCMCI+ count which sets separate the ends of an unshielded triple (Runge 2020, Algorithm S3).
 
 A link is its target and the column of its source. Matrices of links, (N, (tau_max + 1) N), have a row for each target.
@@ -16,7 +16,6 @@ A link is its target and the column of its source. Matrices of links, (N, (tau_m
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -72,21 +71,22 @@ def lagged_phase(
                     place, by_strength = np.empty_like(order), np.empty((n, counts.max()), np.int32)
                     place[order] = np.arange(len(order)) - starts[target]
                     by_strength[target, place] = column
-                    sets = _Sets(by_strength, target, counts[target] - 1, place, size, first=1)
+                    sets = _Sets(by_strength, target, counts[target] - 1, place, size)
                     sets.left, chunks = tested, sets.chunks(1)
+                    next(chunks)  # the first sets, which were tested above
                 sets.left = sets.left[remain[sets.left]]
                 if (chunk := next(chunks, None)) is None:
                     break
                 (at, _, given), parents = chunk, None
             x, y = column[at], target[at]
-            outcomes = test.run(Batch(x, y, given), parents, None if keeps_outcomes else alpha)
+            value, p_value = test.run(Batch(x, y, given), parents, None if keeps_outcomes else alpha)
             tests += len(x)
-            least[at] = np.minimum(least[at], np.abs(outcomes.values))
-            separates = ~(outcomes.p_values <= alpha)
+            least[at] = np.minimum(least[at], np.abs(value))
+            separates = ~(p_value <= alpha)
             remain[at] = ~separates
             if keeps_outcomes:
                 link = y[separates], x[separates]
-                p_values[link], strengths[link] = outcomes.p_values[separates], outcomes.values[separates]
+                p_values[link], strengths[link] = p_value[separates], value[separates]
         counts = counts - np.bincount(target[~remain], minlength=n)
         column, least = column[remain], least[remain]
         order = _strongest_first(least, counts)
@@ -119,37 +119,28 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
     is_symmetric = parents.most_of_target == parents.most_of_source and masks_both
     wanted[:, :n] &= ~np.tri(n, dtype=bool) if is_symmetric else ~np.eye(n, dtype=bool)
     target, column = (each.astype(np.int32) for each in np.nonzero(wanted))
-    outcomes = test.run(Batch(column, target, np.empty((len(column), 0), np.int32)), parents)
-    p_values, strengths = np.ones(wanted.shape), np.zeros(wanted.shape)
-    for matrix, of_tests in ((p_values, outcomes.p_values), (strengths, outcomes.values)):
-        matrix[wanted] = of_tests
-        if is_symmetric:
+    strengths, p_values = np.zeros(wanted.shape), np.ones(wanted.shape)
+    strengths[wanted], p_values[wanted] = test.run(Batch(column, target, np.empty((len(column), 0), np.int32)), parents)
+    if is_symmetric:
+        for matrix in (strengths, p_values):
             matrix[:, :n] = np.where(np.tri(n, dtype=bool), matrix[:, :n].T, matrix[:, :n])
     return p_values, strengths, len(column)
 
 
-@dataclasses.dataclass(eq=False)
 class Skeleton:
     """What the skeleton phase found: matrices of the links that remain, of the largest p-value of each link, of the
     statistic of its test and of the least absolute statistic; the sets that removed links, and the number of tests."""
 
-    linked: np.ndarray
-    p_values: np.ndarray
-    strengths: np.ndarray
-    least: np.ndarray
-    separations: Separations
-    tests: int
-
-    @classmethod
-    def of(cls, linked: np.ndarray) -> Skeleton:
-        """Return what is known of links before any test."""
-        p_values, strengths, least = np.where(linked, 0.0, 1.0), np.zeros(linked.shape), np.full(linked.shape, np.inf)
-        return cls(linked.copy(), p_values, strengths, least, {}, 0)
+    def __init__(self, linked: np.ndarray):
+        self.linked, self.p_values = linked.copy(), np.where(linked, 0.0, 1.0)
+        self.strengths, self.least = np.zeros(linked.shape), np.full(linked.shape, np.inf)
+        self.separations: Separations = {}
+        self.tests = 0
 
 
 def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
     """Test the links of a matrix with sets of up to so many contemporaneous conditions."""
-    found, n = Skeleton.of(linked), len(linked)
+    found, n = Skeleton(linked), len(linked)
     for size in range(max_conds_dim + 1):
         # Neighbours are listed by strength, infinite where no test was made; of equal ones, the smaller is first.
         now = found.linked[:, :n]
@@ -163,66 +154,56 @@ def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: floa
         for turn in (~is_second, is_second):
             at = np.flatnonzero(turn & (others >= size) & found.linked[y, x])
             sets = _Sets(neighbours, y[at], others[at], own[at], size)
-            _test_links(test, parents, alpha, found, (y[at], x[at]), sets)
+            # Each link is tested given its sets until one separates; the tests of each up to that are written down.
+            for of, position, given in sets.chunks(1, 2 if test.is_speculative else 1):
+                target, column = y[at[of]], x[at[of]]
+                values, p_values = test.run(Batch(column, target, given), parents)
+                separates = ~(p_values <= alpha)
+                first = np.full(len(at), len(of))
+                np.minimum.at(first, of[separates], position[separates])
+                sets.left = sets.left[first[sets.left] == len(of)]
+                made = np.flatnonzero(position <= first[of])
+                link = target[made], column[made]
+                found.tests += len(made)
+                np.minimum.at(found.least, link, np.abs(values[made]))
+                np.maximum.at(found.p_values, link, p_values[made])
+                largest = made[p_values[made] == found.p_values[link]]  # Of equal ones, the last is kept.
+                found.strengths[target[largest], column[largest]] = values[largest]
+                removing = np.flatnonzero(separates & (position == first[of]))
+                _remove(found, target[removing], column[removing], given[removing])
     return found
 
 
-def _test_links(
-    test: LaggedTest, parents: Parents, alpha: float, found: Skeleton, links: tuple[np.ndarray, ...], sets: _Sets
-) -> None:
-    """Test each link given its sets until one separates or all are tested; write down the tests of each up to that."""
-    targets, columns = links
-    n = len(found.linked)
-    for of, position, given in sets.chunks(1, 2 if test.is_speculative else 1):
-        y, x = targets[of], columns[of]
-        values, p_values = test.run(Batch(x, y, given), parents)
-        separates = ~(p_values <= alpha)
-        first = np.full(len(targets), len(of))
-        np.minimum.at(first, of[separates], position[separates])
-        made = np.flatnonzero(position <= first[of])
-        found.tests += len(made)
-        np.minimum.at(found.least, (y[made], x[made]), np.abs(values[made]))
-        most = np.zeros(len(targets))
-        np.maximum.at(most, of[made], p_values[made])
-        largest = made[p_values[made] == most[of[made]]]  # of each link, by position: of equal ones, the last is kept
-        update = largest[p_values[largest] >= found.p_values[y[largest], x[largest]]]
-        at = y[update], x[update]
-        found.p_values[at], found.strengths[at] = p_values[update], values[update]
-
-        removing = np.flatnonzero(separates & (position == first[of]))
-        y, x = y[removing], x[removing]
-        now = x < n
-        found.linked[y, x] = found.linked[x[now], y[now]] = False
-        found.p_values[x[now], y[now]] = found.p_values[y[now], x[now]]
-        if given.shape[1]:
-            for j, column, separating in zip(y.tolist(), x.tolist(), map(tuple, given[removing].tolist()), strict=True):
-                found.separations[column % n, column // n, j] = separating
-                if column < n:
-                    found.separations[j, 0, column] = separating
-        sets.left = sets.left[first[sets.left] == len(of)]
+def _remove(found: Skeleton, target: np.ndarray, column: np.ndarray, given: np.ndarray) -> None:
+    """Remove links, of contemporaneous ones both directions, and write down the sets that separate them."""
+    n, now = len(found.linked), column < len(found.linked)
+    found.linked[target, column] = found.linked[column[now], target[now]] = False
+    found.p_values[column[now], target[now]] = found.p_values[target[now], column[now]]
+    removed = zip(target.tolist(), column.tolist(), map(tuple, given.tolist()), strict=True)
+    for j, x, separating in removed if given.shape[1] else ():  # A link without an entry has the empty set.
+        found.separations[x % n, x // n, j] = separating
+        if x < n:
+            found.separations[j, 0, x] = separating
 
 
 class _Sets:
-    """The sets of one size of neighbours of (k,) variables `of`, in lexicographic order from set `first` on. Of each
-    variable of the series, `neighbours` has the neighbours in the order of the sets. Sets have the first `counts` of
-    them, without the one in the place `own`. `left` says which of the k are to have further sets."""
+    """The sets of one size of neighbours of (k,) variables `of`, in lexicographic order. Of each variable of the
+    series, `neighbours` has the neighbours in the order of the sets. Sets have the first `counts` of them, without the
+    one in the place `own`. `left` says which of the k are to have further sets."""
 
-    def __init__(
-        self, neighbours: np.ndarray, of: np.ndarray, counts: np.ndarray, own: np.ndarray, size: int, first: int = 0
-    ):
+    def __init__(self, neighbours: np.ndarray, of: np.ndarray, counts: np.ndarray, own: np.ndarray, size: int):
         self._neighbours, self._of, self._counts, self._own, self._size = neighbours, of, counts, own, size
         self.left = np.arange(len(of))
-        every = {count: itertools.combinations(range(count), size) for count in np.unique(counts).tolist()}
-        self._later = {count: itertools.islice(places, first, None) for count, places in every.items()}
 
     def chunks(self, chunk: int = TESTS_A_CHUNK, growth: int = 1) -> Iterator[tuple[np.ndarray, ...]]:
         """Yield up to `chunk` sets of each variable, then `growth` times as many, and so on, about `TESTS_A_CHUNK` in
         all: whose each set is, its place in the chunk, and the (sets, size) int32 members."""
+        later = {count: itertools.combinations(range(count), self._size) for count in np.unique(self._counts).tolist()}
         while len(self.left):
             chunk, counts = max(1, min(chunk, TESTS_A_CHUNK // len(self.left))), self._counts[self.left]
             parts = []
             for count in np.unique(counts).tolist():
-                if listed := list(itertools.islice(self._later[count], chunk)):
+                if listed := list(itertools.islice(later[count], chunk)):
                     these, places = self.left[counts == count], np.array(listed, int)
                     chosen = places + (places >= self._own[these, None, None])
                     sets = self._neighbours[self._of[these, None, None], chosen].astype(np.int32)
@@ -264,9 +245,9 @@ def votes(
             of_pair, sets = pair[of[is_new]], sets[is_new]
             if not len(of_pair):
                 continue
-            outcomes = test.run(Batch(column[of_pair], target[of_pair], sets), parents, alpha)
+            _, p_values = test.run(Batch(column[of_pair], target[of_pair], sets), parents, alpha)
             tests += len(of_pair)
-            separates = ~(outcomes.p_values <= alpha)
+            separates = ~(p_values <= alpha)
             of_pair, sets = of_pair[separates], sets[separates]
             separating += np.bincount(of_pair, minlength=len(pairs))
             test_of, member = np.nonzero(now[target[of_pair][:, None], sets])

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gpupc_impl.core.problem import InvalidProblem, Problem, finite_matrix, one_of, parameter, whole
+from gpupc_impl.core.registry import Run
+from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.whole_graphs import whole_graph
 from gpupc_impl.time_series.parameters import MOST_LAGS
 from gpupc_impl.time_series.series import read_series
 
@@ -44,3 +47,14 @@ class TimeSeriesProblem(Problem):
     def tau_min(self) -> int:
         """The smallest lag of a link: 1 with PCMCI, which finds no directions of contemporaneous links."""
         return int(self.algorithm == "pcmci")
+
+
+def series_answer(
+    problem: TimeSeriesProblem, run: Run, graph: np.ndarray, p_values: np.ndarray, tests: int = 0, **facts: Any
+) -> Skeleton:
+    """Return a graph and p-values, as `TimeSeriesGraph` has them, as a method's answer: variables are adjacent if a
+    link at any lag joins them, and each link is a mark."""
+    linked = (graph != "").any(axis=2)
+    links = np.argwhere(graph != "").tolist()
+    marks = [(i, j, f"{graph[i, j, lag]} lag {lag}", float(p_values[i, j, lag])) for i, j, lag in links]
+    return whole_graph(problem, run, linked | linked.T, marks, int(tests), **facts)

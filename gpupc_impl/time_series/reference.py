@@ -68,7 +68,7 @@ def mci(test: LaggedTest, parents: Parents, tau_min: int) -> tuple[np.ndarray, n
 
 def skeleton(test: LaggedTest, linked: np.ndarray, parents: Parents, alpha: float, max_conds_dim: int) -> Skeleton:
     """Algorithm 2 of PCMCI+; see `phases.skeleton`."""
-    n, found = len(linked), Skeleton.of(linked)
+    n, found = len(linked), Skeleton(linked)
     linked, least, p_values = found.linked, found.least, found.p_values
     for size in range(max_conds_dim + 1):
         neighbours = [sorted(np.flatnonzero(linked[j, :n]).tolist(), key=lambda v: -least[j, v]) for j in range(n)]

@@ -165,11 +165,8 @@ class TimeSeriesGraph:
             shape = (len(names), len(names), arrays["graph"].shape[-1])
             if any(each.shape != shape for each in arrays.values()) or set(arrays["graph"].flat) - {"", "<--", *KINDS}:
                 raise ValueError("its arrays do not fit together")
-            return cls(
-                **arrays,
-                names=names,
-                parents=tuple(tuple((i, lag) for i, lag in each) for each in described["parents"]),
-                separations={(i, lag, j): tuple(given) for i, lag, j, given in described["separations"]},
-                ambiguous=tuple((i, lag, k, j) for i, lag, k, j in described["ambiguous"]),
-                facts=described["facts"],
-            )
+            described["names"] = names
+            described["parents"] = tuple(tuple(map(tuple, each)) for each in described["parents"])
+            described["separations"] = {(i, lag, j): tuple(given) for i, lag, j, given in described["separations"]}
+            described["ambiguous"] = tuple(map(tuple, described["ambiguous"]))
+            return cls(**arrays, **described)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import time
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Sequence
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from gpupc_impl.backends import Backend, open_backend
+from gpupc_impl.backends import open_backend
 from gpupc_impl.core.problem import InvalidProblem, check_choice
 from gpupc_impl.time_series import orientation, phases, reference
 from gpupc_impl.time_series.batches import LaggedTest, Parents
 from gpupc_impl.time_series.other_tests import CMIKNN_OPTIONS, CMIknn, GSquare
 from gpupc_impl.time_series.par_corr import ParCorr, ParCorrOfSamples, akaike
-from gpupc_impl.time_series.parameters import AUTO, TESTS, Parameters, levels_of
+from gpupc_impl.time_series.parameters import AUTO, checked
 from gpupc_impl.time_series.phases import LaggedPhase
 from gpupc_impl.time_series.result import TimeSeriesGraph
-from gpupc_impl.time_series.series import Series, read_series
+from gpupc_impl.time_series.series import read_series
 
 METHODS = {"batched": phases, "reference": reference}  # the modules of the phases that make tests
 NAMES_OF_TIGRAMITE = {  # of parameters that have another name here
@@ -99,11 +99,9 @@ def pcmci(
         gpupc_impl.tables.DataError, OSError: a file cannot be read.
         BackendUnavailable, DeviceMemoryError: the backend cannot be used here, or its memory does not suffice.
     """
-    check_choice("test", test, TESTS)
-    given = locals().copy()
-    fields = {field.name: given[field.name] for field in dataclasses.fields(Parameters) if field.name in given}
-    parameters = Parameters(**fields, levels=levels_of(pc_alpha, alpha, contemporaneous, test))
-    check_choice("method", method, tuple(METHODS))
+    given = dict(locals())
+    parameters = checked(given)
+    phases = METHODS[check_choice("method", method, tuple(METHODS))]
     for name in options:
         if test != "cmiknn" or name not in CMIKNN_OPTIONS:
             near = [NAMES_OF_TIGRAMITE[name]] if name in NAMES_OF_TIGRAMITE else difflib.get_close_matches(name, given)
@@ -115,33 +113,27 @@ def pcmci(
     )
     opened = open_backend(backend, device_memory_limit)
     start = time.perf_counter()
-    made = make_test(test, data, opened, options, reference=method == "reference")
-    found = search(made, parameters, METHODS[method])
+    if test == "parcorr":
+        made = ParCorr(data, opened) if data.is_whole and method == "batched" else ParCorrOfSamples(data)
+    else:
+        made = GSquare(data) if test == "discrete" else CMIknn(data, opened, options)
+    found = search(made, parameters, phases)
     seconds = time.perf_counter() - start - opened.compile_seconds
     name = "pcmci+" if contemporaneous else "pcmci"
     facts: dict[str, Any] = {"method": name, "test": test, "implementation": method, "backend": opened.name}
     facts |= {"n_variables": data.n_variables, "n_samples": len(data.columns), "n_series": len(data.values)}
-    facts |= {"tau_max": data.tau_max, "alpha": alpha, "seconds": round(seconds, 6), **made.facts(), **found.facts}
+    facts |= {"tau_max": data.tau_max, "alpha": alpha, "seconds": round(seconds, 6), **made.facts, **found.facts}
     return dataclasses.replace(found, facts=facts)
 
 
-def make_test(name: str, series: Series, backend: Backend, options: Mapping[str, Any], reference: bool) -> LaggedTest:
-    """Return a test by name. The reference makes each from the samples."""
-    if name == "discrete":
-        return GSquare(series)
-    if name == "cmiknn":
-        return CMIknn(series, backend, options)
-    return ParCorr(series, backend) if series.is_whole and not reference else ParCorrOfSamples(series)
-
-
-def search(test: LaggedTest, parameters: Parameters, method: ModuleType) -> TimeSeriesGraph:
-    """Run PCMCI or PCMCI+ with a test by one of `METHODS`; PCMCI+ at the level with the least mean criterion."""
-    tau_min, levels = max(1, parameters.tau_min), parameters.levels
+def search(test: LaggedTest, parameters: SimpleNamespace, phases: ModuleType) -> TimeSeriesGraph:
+    """Run PCMCI or PCMCI+ with a test and a module of phases; PCMCI+ at the level with the least mean criterion."""
+    levels = parameters.levels
     limits = parameters.max_conds_dim, parameters.max_combinations, parameters.contemporaneous
-    first = [method.lagged_phase(test, level, tau_min, *limits) for level in levels]
+    first = [phases.lagged_phase(test, level, max(1, parameters.tau_min), *limits) for level in levels]
     if not parameters.contemporaneous:
-        return _pcmci(test, parameters, method, first)
-    found = [_pcmci_plus(test, parameters, method, *each) for each in zip(first, levels, strict=True)]
+        return _pcmci(test, parameters, phases, first)
+    found = [_pcmci_plus(test, parameters, phases, *each) for each in zip(first, levels, strict=True)]
     if len(found) == 1:
         return found[0]
     best = int(np.argmin([orientation.mean_score(test.series, each.graph, each.strengths) for each in found]))
@@ -150,7 +142,7 @@ def search(test: LaggedTest, parameters: Parameters, method: ModuleType) -> Time
 
 
 def _pcmci(
-    test: LaggedTest, parameters: Parameters, method: ModuleType, first: Sequence[LaggedPhase]
+    test: LaggedTest, parameters: SimpleNamespace, phases: ModuleType, first: Sequence[LaggedPhase]
 ) -> TimeSeriesGraph:
     facts: dict[str, Any] = {}
     parents = first[0].parents
@@ -160,25 +152,26 @@ def _pcmci(
         best = scores.argmin(axis=0).tolist()
         parents = Parents.from_lists([first[k].parents.of(j) for j, k in enumerate(best)])
         facts["chosen_pc_alpha"] = [parameters.levels[k] for k in best]
-    p_values, strengths, tests = method.mci(test, _limited(parents, parameters), parameters.tau_min)
+    limited = Parents(parents.starts, parents.columns, *parameters.most_parents)
+    p_values, strengths, tests = phases.mci(test, limited, parameters.tau_min)
+    facts["tests"] = sum(phase.tests for phase in first) + tests
     p_values, strengths = _by_lag(_corrected(p_values, parameters)), _by_lag(strengths)
     graph = orientation.links(p_values <= parameters.alpha)
     orientation.symmetrize(p_values, strengths)
-    facts["tests"] = sum(phase.tests for phase in first) + tests
     return TimeSeriesGraph(graph, p_values, strengths, test.series.names, parents.nodes(), {}, (), facts)
 
 
 def _pcmci_plus(
-    test: LaggedTest, parameters: Parameters, method: ModuleType, first: LaggedPhase, level: float
+    test: LaggedTest, parameters: SimpleNamespace, phases: ModuleType, first: LaggedPhase, level: float
 ) -> TimeSeriesGraph:
-    n, parents = test.series.n_variables, _limited(first.parents, parameters)
+    n, parents = test.series.n_variables, Parents(first.parents.starts, first.parents.columns, *parameters.most_parents)
     linked = np.full(first.p_values.shape, parameters.reset_lagged_links)
     linked[:, :n] = ~np.eye(n, dtype=bool)
     linked[np.repeat(np.arange(n), np.diff(parents.starts)), parents.columns] = True
-    second = method.skeleton(test, linked, parents, level, parameters.max_conds_dim)
+    second = phases.skeleton(test, linked, parents, level, parameters.max_conds_dim)
 
     triples, rule = orientation.unshielded(graph := orientation.links(_by_lag(second.linked))), parameters.collider_rule
-    votes, tests = ({}, 0) if rule == "none" else method.votes(test, second.linked, parents, level, triples)
+    votes, tests = ({}, 0) if rule == "none" else phases.votes(test, second.linked, parents, level, triples)
     colliders, ambiguous = orientation.judge(triples, rule, votes, second.separations)
     orientation.orient_colliders(graph, colliders, parameters.mark_conflicts)
     orientation.apply_rules(graph, ambiguous, parameters.mark_conflicts)
@@ -187,9 +180,10 @@ def _pcmci_plus(
     p_values = _by_lag(_corrected(np.where(linked, second.p_values, first.p_values), parameters))
     strengths = _by_lag(np.where(linked, second.strengths, first.strengths))
     orientation.symmetrize(p_values, strengths)
+    separations = {link: separating for link, separating in second.separations.items() if separating}
     facts = {"tests": first.tests + second.tests + tests}
-    given = {link: separating for link, separating in second.separations.items() if separating}, tuple(ambiguous)
-    return TimeSeriesGraph(graph, p_values, strengths, test.series.names, first.parents.nodes(), *given, facts)
+    nodes = first.parents.nodes()
+    return TimeSeriesGraph(graph, p_values, strengths, test.series.names, nodes, separations, tuple(ambiguous), facts)
 
 
 def _by_lag(matrix: np.ndarray) -> np.ndarray:
@@ -197,7 +191,7 @@ def _by_lag(matrix: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(matrix.reshape(len(matrix), -1, len(matrix)).transpose(2, 0, 1))
 
 
-def _corrected(p_values: np.ndarray, parameters: Parameters) -> np.ndarray:
+def _corrected(p_values: np.ndarray, parameters: SimpleNamespace) -> np.ndarray:
     """Return p-values, those of lagged links corrected for their number if that is requested."""
     if parameters.correction == "none":
         return p_values
@@ -207,8 +201,3 @@ def _corrected(p_values: np.ndarray, parameters: Parameters) -> np.ndarray:
     lagged = p_values[:, max(1, parameters.tau_min) * len(p_values) :]
     lagged[...] = scipy.stats.false_discovery_control(lagged.ravel(), method="bh").reshape(lagged.shape)
     return p_values
-
-
-def _limited(parents: Parents, parameters: Parameters) -> Parents:
-    limits = parameters.max_conds_py, parameters.max_conds_px, parameters.max_conds_px_lagged
-    return Parents(parents.starts, parents.columns, *limits)

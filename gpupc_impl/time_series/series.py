@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.core.files import shortened
 from gpupc_impl.core.problem import InvalidProblem, as_matrix
 from gpupc_impl.tables import DataError, TableFormat, is_frame, read_table
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 LEAST_SAMPLES = 3  # that a partial correlation without conditions needs
+PATHS = (str, Path)  # the types of the name of a file
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,7 +68,7 @@ class Series:
         starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.maximum(np.arange(len(starts)) - 2 * self.tau_max * self.missing_reaches, starts)
 
-    def sample(self, x: int, y: int, conditions: Sequence[int]) -> np.ndarray:
+    def sample(self, x: int, y: int, conditions: list[int]) -> np.ndarray:
         """Return the samples of a test as rows X, Y, conditions: (2 + conditions, n) float64. Conditions without
         variation are left out, but not a constant X or Y; InvalidProblem says that no sample is left."""
         nodes = [x, y, *conditions]
@@ -74,8 +76,8 @@ class Series:
         if not self.is_whole:
             counts = np.concatenate(([0], np.cumsum(np.isnan(array).any(axis=0))))
             kept = counts[1:] == counts[self._reach]
-            for role, of_role in (("x", [x]), ("y", [y]), ("z", list(conditions))):
-                if role in self.mask_type and of_role:
+            for role, of_role in (("x", [x]), ("y", [y]), ("z", conditions)):
+                if role in self.mask_type:
                     kept &= ~self._masked[:, of_role].any(axis=1)
             array = array[:, kept]
         if not array.shape[1]:
@@ -142,12 +144,14 @@ def read_series(
     labels: bool = False,
 ) -> Series:
     """Return checked series; arguments and errors are those of `pcmci`. With `labels`, values become codes."""
-    several = isinstance(data, (list, tuple)) and len(data) > 0 and (_is_file(data[0]) or np.ndim(data[0]) == 2)
-    tables = [_file(Path(each), labels) if _is_file(each) else each for each in (data if several else [data])]
+    first = data[:1] if isinstance(data, (list, tuple)) else []
+    several = any(isinstance(each, PATHS) or np.ndim(each) == 2 for each in first)
+    tables = [_file(Path(each), labels) if isinstance(each, PATHS) else each for each in (data if several else [data])]
     tables = [_prepared(each) if is_frame(each) else each for each in tables]
     columns = [tuple(map(str, table.columns)) for table in tables if hasattr(table, "columns")]
     if other := [each for each in columns if each != columns[0]]:
-        raise InvalidProblem(f"the series have different variables: {_few(columns[0])}, and {_few(other[0])}")
+        ours, theirs = (shortened(", ".join(each), 60) for each in (columns[0], other[0]))
+        raise InvalidProblem(f"the series have different variables: {ours}, and {theirs}")
     if names is None and columns:
         names = columns[0]
     arrays = []
@@ -167,10 +171,9 @@ def read_series(
         )
     for name, column in zip(names, np.concatenate(arrays).T, strict=True):
         present = column[~np.isnan(column)]
-        if not len(present):
-            raise InvalidProblem(f"variable {name!r} has no value; leave it out")
-        if (present == present[0]).all():
-            raise InvalidProblem(f"variable {name!r} has the same value at all time steps; leave it out")
+        if (present == present[:1]).all():
+            fault = "the same value at all time steps" if len(present) else "no value"
+            raise InvalidProblem(f"variable {name!r} has {fault}; leave it out")
     if (mask is None) != (mask_type is None):
         raise InvalidProblem("mask and mask_type go together: what is masked, and the roles (such as 'y') it acts in")
     masks = [] if mask is None else list(mask) if several else [mask]
@@ -187,10 +190,6 @@ def read_series(
     return Series(tuple(arrays), tuple(names), int(tau_max), tuple(masks), mask_type or "", missing_reaches)
 
 
-def _few(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _prepared(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Return a DataFrame with its dates as index, whose steps are checked, and NaN for missing values."""
     if frame.shape[1] and frame.dtypes.iloc[0].kind == "M":
@@ -201,12 +200,8 @@ def _prepared(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame.astype(object).where(frame.notna(), np.nan)  # Int64, for example, has its own missing value.
 
 
-def _is_file(data: Any) -> bool:
-    return isinstance(data, (str, Path))
-
-
 def _file(path: Path, labels: bool) -> pandas.DataFrame:
-    """Return the table in a file, with the first column as index if it orders the rows."""
+    """Return the table in a file. Its first column is the index if it holds dates, or numbers without a name."""
     import pandas
 
     def read(row_names: bool) -> pandas.DataFrame:
@@ -215,30 +210,24 @@ def _file(path: Path, labels: bool) -> pandas.DataFrame:
 
     try:
         frame, fault = read(row_names=False), ""
+        if not labels:
+            return frame
     except DataError as error:
         frame, fault = None, str(error).split("; say --row-names")[0]
-    if frame is None or labels:
-        with contextlib.suppress(DataError):
-            rest = read(row_names=True)
-            if (index := _first_column(path, len(rest))) is not None:
-                return rest.set_axis(index, axis=0)
+    with contextlib.suppress(ValueError, csv.Error):
+        rest = read(row_names=True)
+        cells = pandas.read_csv(path, usecols=[0], dtype=str, engine="python", sep=None, header=None).iloc[:, 0]
+        numbers = pandas.to_numeric(cells[-len(rest) :], errors="coerce")
+        if numbers.isna().any():
+            index = _dates(cells[-len(rest) :])
+        else:
+            has_name = len(cells) == len(rest) or pandas.notna(cells.iloc[-len(rest) - 1])
+            index = None if has_name else pandas.Index(numbers)
+        if index is not None:
+            return rest.set_axis(index, axis=0)
     if frame is None:
         raise DataError(f"{fault}; a first column may hold dates, or numbers without a name, which order the rows")
     return frame
-
-
-def _first_column(path: Path, rows: int) -> pandas.Index | None:
-    """Return the dates in the first column of a text table, or the numbers in one without a name; None for others."""
-    import pandas
-
-    try:
-        cells = pandas.read_csv(path, usecols=[0], dtype=str, engine="python", sep=None, header=None).iloc[:, 0]
-    except (ValueError, csv.Error):
-        return None
-    numbers = pandas.to_numeric(cells[-rows:], errors="coerce")
-    if numbers.notna().all():
-        return pandas.Index(numbers) if len(cells) > rows and pandas.isna(cells.iloc[-rows - 1]) else None
-    return _dates(cells[-rows:])
 
 
 def _coded(tables: list[Any]) -> list[Any]:

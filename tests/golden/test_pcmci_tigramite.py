@@ -167,4 +167,4 @@ def one_p_value(series, seed):
     data = read_series(series, 1)
     test = OurTest(data, open_backend("host"), {"permutations": 100, "seed": seed})
     one = (np.array([number], np.int32) for number in (3, 1))
-    return test.run(Batch(*one, np.array([[5, 8]], np.int32))).p_values[0]
+    return test.run(Batch(*one, np.array([[5, 8]], np.int32)))[1][0]

@@ -1,10 +1,9 @@
 // Partial correlations of lagged variables (Runge et al. 2019, Materials and Methods: ParCorr) from the matrix of the
-// correlations of all lagged columns. Column lag * variables + v holds variable v, `lag` steps before the time of the
+// correlations of all lagged columns; column lag * variables + v holds variable v, `lag` steps before the time of the
 // targets. A test of X and Y factors the correlations of (parents of Y, other conditions, X, Y) by Cholesky's
-// algorithm. Tests of one target share its parents, so that `leading_factors` factors these once for each target, and
-// `leading_rows` computes once for each target, for every column that a test may need, its row of the factor in the
-// columns of the parents. `partial_correlations` takes those rows and continues with the other conditions. Where a
-// target has few tests, it factors all conditions of each.
+// algorithm. For each target, `leading_factors` factors its parents, which its tests share, and `leading_rows` computes
+// the rows of the factor in the columns of the parents of all columns that a test may need. `partial_correlations`
+// continues with the other conditions. Where a target has few tests, it factors all conditions of each.
 //
 // A parent of Y may be X itself. Its row is then that of the unit vector with 1 in its place. Such a row z is the
 // column of X in the inverse of the factor L of the parents, the other conditions and Y (forward substitution, L z =
