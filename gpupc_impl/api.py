@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpupc_impl.core.colliders import AUTO, V_STRUCTURES, default_rule
+from gpupc_impl.core.colliders import AUTO, V_STRUCTURES
+from gpupc_impl.core.family import get_family
 from gpupc_impl.core.orientation import CPDAG, check_choices, orient
 from gpupc_impl.core.pag import PAG
 from gpupc_impl.core.pc_stable import Progress
@@ -125,7 +126,7 @@ def pc(
 
 def oriented(graph: Skeleton, knowledge: Any, conflicts: str, v_structures: str) -> CPDAG:
     """Orient the edges of a skeleton that has its problem; arguments are those of `pc`."""
-    rule = default_rule(graph.problem) if v_structures == AUTO else v_structures
+    rule = get_family(graph.problem.family).v_structures if v_structures == AUTO else v_structures
     cpdag = orient(graph, problem=graph.problem, knowledge=knowledge, conflicts=conflicts, v_structures=rule)
     if cpdag.has_directed_cycle:
         warn("the v-structures contradict each other: the arrows have a cycle")

@@ -100,15 +100,9 @@ class SearchRequest(TableFormat):
         """Read the data, whose columns are of this kind (see `gpupc_impl.tables.read_table`)."""
         if self.n_samples is not None and as_number(self.n_samples) < FEWEST_SAMPLES:
             warn(f"n_samples is {self.n_samples}, too few to test anything with: the edges are those of no test")
-        return read_input(
-            data,
-            names=self.names,
-            kind=kind,
-            missing=self.missing,
-            transpose=self.transpose,
-            form=self,
-            correlation=self.n_samples is not None,
-        )
+        of_samples = {"missing": self.missing, "transpose": self.transpose}
+        is_matrix = self.n_samples is not None
+        return read_input(data, names=self.names, kind=kind, form=self, correlation=is_matrix, **of_samples)
 
     def _choose(self, family: Family) -> tuple[type[Problem], Method]:
         if family.call != "skeleton":
@@ -132,11 +126,8 @@ class SearchRequest(TableFormat):
             method = choose_method(self.method, self.backend, family.name)
         except UnknownMethod as error:
             known = methods(family.name)
-            reasons = [
-                f"{reason} ({name})"
-                for place, name in family.auto.items()
-                if name in known and (reason := unavailable(known[name], place))
-            ]
+            candidates = ((known[name], place) for place, name in family.auto.items() if name in known)
+            reasons = [f"{why} ({each.name})" for each, place in candidates if (why := unavailable(each, place))]
             if self.method != "auto" or self.backend != "auto" or not reasons:
                 raise
             raise BackendUnavailable(
@@ -191,16 +182,6 @@ def _data_name(data: Any) -> str:
     return f"{Path(data).name}, last changed {time.strftime(MINUTE, time.localtime(Path(data).stat().st_mtime))}"
 
 
-def _warn_of_resolution(problem: Problem) -> None:
-    """Warn of a significance level below the smallest positive p-value of a permutation test."""
-    permutations = getattr(problem, "permutations", None)
-    if permutations is not None and problem.alpha < 1 / permutations:
-        warn(
-            f"alpha {problem.alpha:g} is below 1/permutations = {1 / permutations:g}, the smallest p-value above 0 of "
-            f"{permutations:,} permutations, and acts like it; say permutations={math.ceil(1 / problem.alpha)} or more"
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class Search:
     """A search that is ready to run; as a context manager it frees the device's memory at the end."""
@@ -227,26 +208,23 @@ class Search:
     @property
     def reading(self) -> dict[str, str]:
         """The data, and the chosen test with the reason, as texts by name."""
-        family = self.method.family
-        request = self.request
+        request, source = self.request, self.source
+        table, labels, why = "a ready problem", (), "the problem's"
+        if isinstance(source, Table):
+            reasons = {"labels": "all columns are categories", "both": "columns of both kinds"}
+            table, labels = source.summary, source.label_columns
+            why = reasons.get(source.kind, "all columns are numbers")
         if request.family != "auto":
             why = "as requested"
         elif request.method != "auto":
             why = f"the family of method {request.method}"
-        elif isinstance(self.source, Problem):
-            why = "the problem's"
-        else:
-            why = {"labels": "all columns are categories", "both": "columns of both kinds"}.get(
-                self.source.kind, "all columns are numbers"
-            )
-        ready, remark = isinstance(self.source, Problem), self.problem_class.remark(self.test)
-        labels = () if ready else self.source.label_columns
+        remark = self.problem_class.remark(self.test)
         return {
             "data": self.data_name,
             "searched": time.strftime(MINUTE),
-            "table": "a ready problem" if ready else self.source.summary,
+            "table": table,
             **({"categories": shown(labels)} if labels else {}),
-            "test": f"{family} test ({why}){f', {remark}' if remark else ''}",
+            "test": f"{self.method.family} test ({why}){f', {remark}' if remark else ''}",
         }
 
     @property
@@ -268,20 +246,19 @@ class Search:
                 make = self.problem_class.from_correlation
             with allocation.allocated_by(None if self.backend is None else self.backend.host_arrays):
                 problem = make(problem.values, **parameters)
-        _warn_of_resolution(problem)
+        permutations = getattr(problem, "permutations", None)
+        if permutations is not None and problem.alpha < 1 / permutations:
+            warn(
+                f"alpha {problem.alpha:g} is below 1/permutations = {1 / permutations:g}, the smallest p-value above 0 "
+                f"of {permutations:,} permutations, and acts like it; say permutations="
+                f"{math.ceil(1 / problem.alpha)} or more"
+            )
         return problem if request.knowledge is None else with_knowledge(problem, request.knowledge)
 
     def solve(self, problem: Problem) -> Skeleton:
         request = self.request
         compiling = compile_report(request.progress is not False)
+        options = {"separating_sets": request.separating_sets, "pmax": request.pmax}
         with compilations.reported(compiling), level_progress(request.progress) as report:
-            skeleton = solve(
-                problem,
-                self.method,
-                self.backend,
-                self.params,
-                separating_sets=request.separating_sets,
-                pmax=request.pmax,
-                progress=report,
-            )
+            skeleton = solve(problem, self.method, self.backend, self.params, progress=report, **options)
         return dataclasses.replace(skeleton, problem=problem, reading=self.reading)

@@ -4,13 +4,14 @@ Maathuis 2014, section 4.2; pcalg's ``conservative`` and ``maj.rule``) test the 
 subset of the neighbours of either end."""
 
 import dataclasses
+import itertools
 import math
 import warnings
 from collections.abc import Iterator
 
 import numpy as np
 
-from gpupc_impl.core.family import get_family, open_tests
+from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.pairs import find
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.core.result import Skeleton
@@ -30,17 +31,9 @@ class Triples:
     ambiguous: np.ndarray
 
 
-def default_rule(problem: Problem) -> str:
-    return get_family(problem.family).v_structures
-
-
 def judged_triples(skeleton: Skeleton, v_structures: str, problem: Problem | None) -> Iterator[Triples]:
-    """Yield the colliders and ambiguous triples in batches, ordered by k, then i, then j. By ``"standard"`` a triple is
-    a collider if k is not in the separating set of (i, j); triples of a pair that background knowledge forbids are
-    ambiguous, since it has no separating set. By ``"conservative"`` a triple is a collider if k is in none of the
-    separating subsets of the neighbours of i or of j, and ambiguous if k is in some but not in all of them, or if
-    nothing separates i and j. By ``"majority"`` a triple is a collider if k is in fewer than half of these subsets, and
-    ambiguous if k is in exactly half. InvalidProblem is raised if the rule needs tests without a problem."""
+    """Yield the colliders and ambiguous triples, as docs/knowledge.md defines them for each rule `v_structures`, in
+    batches, ordered by k, then i, then j. InvalidProblem is raised if the rule needs tests and `problem` is None."""
     if v_structures == "standard":
         return _by_separating_sets(skeleton)
     if problem is None:
@@ -56,8 +49,7 @@ def _unshielded(adjacency: np.ndarray) -> Iterator[np.ndarray]:
     ends = np.searchsorted(k, k, side="right")
     later = ends - np.arange(len(k)) - 1  # the number of neighbours j of k that follow i
     batches = np.cumsum(later) // MAX_TRIPLES
-    every = np.arange(len(k))
-    for part in np.split(every, np.flatnonzero(np.diff(batches)) + 1) if batches[-1:].any() else [every]:
+    for part in np.split(np.arange(len(k)), np.flatnonzero(np.diff(batches)) + 1):
         first = np.repeat(part, later[part])
         second = first + 1 + np.arange(len(first)) - np.searchsorted(first, first)
         i, j = neighbours[first], neighbours[second]
@@ -80,21 +72,10 @@ def _by_separating_sets(skeleton: Skeleton) -> Iterator[Triples]:
 
 
 def _by_votes(skeleton: Skeleton, v_structures: str, problem: Problem) -> Triples:
-    """The conservative and the majority rule of `judged_triples`."""
-    triples = np.concatenate([np.empty((0, 3), np.int64), *_unshielded(skeleton.adjacency)])
-    members, separating = _votes(triples, skeleton.adjacency, problem)
-    if v_structures == "conservative":
-        collider, other = members == 0, members == separating
-    else:
-        collider, other = 2 * members < separating, 2 * members > separating
-    known = separating > 0
-    return Triples(triples[known & collider], triples[~known | ~(collider | other)])
-
-
-def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Count the separating sets of the ends of each triple that contain its middle, and all of them: (t,) int64 each.
-    As in pcalg, a set among the neighbours of both ends counts twice, because either end yields it."""
-    p = len(adjacency)
+    """The conservative and the majority rule of `judged_triples`. As in pcalg, a separating set among the neighbours of
+    both ends counts twice, because either end yields it."""
+    adjacency, p = skeleton.adjacency, len(skeleton.names)
+    triples = np.concatenate([np.empty((0, 3), np.int64), *_unshielded(adjacency)])
     keys, of_pair = np.unique(triples[:, [0, 2]] @ [p, 1], return_inverse=True)
     pairs = np.stack(np.divmod(keys, p), axis=1)
     owners = np.concatenate([pairs, pairs[:, ::-1]])  # the end whose neighbours the sets are drawn from, and the other
@@ -111,16 +92,20 @@ def _votes(triples: np.ndarray, adjacency: np.ndarray, problem: Problem) -> tupl
     at, found = find(of_owner * p + candidates, (of_ends * p + triples[:, 1]).ravel())
     with_middle = np.zeros(of_ends.shape, np.int64)  # A middle may be in no set.
     with_middle.flat[found] = containing[at[found]]
-    return with_middle.sum(axis=0), separating[of_ends].sum(axis=0)
+    members, sets = with_middle.sum(axis=0), separating[of_ends].sum(axis=0)  # the sets with the middle, and all
+    if v_structures == "conservative":
+        collider, other = members == 0, members == sets
+    else:
+        collider, other = 2 * members < sets, 2 * members > sets
+    known = sets > 0
+    return Triples(triples[known & collider], triples[~known | ~(collider | other)])
 
 
 def _largest_set(owners: np.ndarray, degrees: np.ndarray, problem: Problem) -> int:
     """Return the largest size of sets that vote for (k,) ends of these degrees, -1 for none; warn if tests limit it."""
-    longest, sizes = int(degrees.max(initial=0)), []
-    for level in range(longest + 1):
-        if problem.obstacle(level) is not None or (problem.max_level is not None and level > problem.max_level):
-            break
-        sizes.append(level)
+    longest = int(degrees.max(initial=0))
+    last = longest if problem.max_level is None else min(longest, problem.max_level)
+    sizes = list(itertools.takewhile(lambda size: problem.obstacle(size) is None, range(last + 1)))
     counts = np.bincount(degrees).tolist()
     tests = [sum(math.comb(n, size) * count for n, count in enumerate(counts) if count) for size in sizes]
     affordable = len(sizes)

@@ -2,6 +2,7 @@
 edges are fixed in the search (`gpupc_impl.core.fixed_pairs`; pcalg's ``fixedEdges`` and ``fixedGaps``); directions and
 tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``)."""
 
+import contextlib
 import copy
 import dataclasses
 import difflib
@@ -61,10 +62,10 @@ class BackgroundKnowledge:
         for name in PAIR_FIELDS:
             for pair in getattr(self, name):
                 if len(pair) != 2:
-                    raise InvalidProblem(f"{name} has {_listed(pair)}; each entry must be two variables")
-        groups = itertools.chain.from_iterable(getattr(self, name) for name in GROUP_FIELDS)
-        mentioned = dict.fromkeys(itertools.chain.from_iterable(groups))
-        numbers = {variable: number for number, variable in enumerate(mentioned)}
+                    listed = ", ".join(map(str, pair))
+                    raise InvalidProblem(f"{name} has [{listed}]; each entry must be two variables")
+        mentioned = (variable for name in GROUP_FIELDS for group in getattr(self, name) for variable in group)
+        numbers = {variable: number for number, variable in enumerate(dict.fromkeys(mentioned))}
         _constraints(self, numbers.__getitem__, list(map(str, numbers)))
 
     @classmethod
@@ -98,19 +99,14 @@ class BackgroundKnowledge:
         edges forbidden directions; `names` of variables are matched against its patterns."""
 
         def pairs(kind: str) -> list[tuple[str, str]]:
-            rules = [
-                (cause.get_name(), effect.get_name()) for cause, effect in getattr(knowledge, f"{kind}_rules_specs")
-            ]
-            for cause_pattern, effect_pattern in getattr(knowledge, f"{kind}_pattern_rules_specs"):
-                causes, effects = (
-                    [name for name in names if re.match(pattern, name)] for pattern in (cause_pattern, effect_pattern)
-                )
-                rules += [pair for pair in itertools.product(causes, effects) if pair[0] != pair[1]]
-            return sorted(set(rules))
+            rules = {(i.get_name(), j.get_name()) for i, j in getattr(knowledge, f"{kind}_rules_specs")}
+            for patterns in getattr(knowledge, f"{kind}_pattern_rules_specs"):
+                causes, effects = ([name for name in names if re.match(pattern, name)] for pattern in patterns)
+                rules |= {(i, j) for i, j in itertools.product(causes, effects) if i != j}
+            return sorted(rules)
 
-        tiers = [
-            sorted(node.get_name() for node in knowledge.tier_map[tier]) for tier in range(len(knowledge.tier_map))
-        ]
+        members = (knowledge.tier_map[tier] for tier in range(len(knowledge.tier_map)))
+        tiers = [sorted(node.get_name() for node in tier) for tier in members]
         within = sorted(getattr(knowledge, "forbidden_within_tiers", ()))
         return cls(
             forbidden_edges=tuple(pair for tier in within for pair in itertools.combinations(tiers[tier], 2)),
@@ -134,13 +130,10 @@ class Constraints:
     @property
     def limits(self) -> np.ndarray | None:
         """The (p,) int32 tiers, numbered without gaps, if they limit separating sets; else None."""
-        known = self.tiers != NO_TIER
-        later, numbers = np.unique(self.tiers[known], return_inverse=True)
-        if not self.tiers_in_search or len(later) < 2:  # One tier limits nothing.
+        numbers = np.unique(self.tiers[self.tiers != NO_TIER])
+        if not self.tiers_in_search or len(numbers) < 2:  # One tier limits nothing.
             return None
-        limits = np.full(len(self.tiers), NO_TIER, np.int32)
-        limits[known] = numbers
-        return limits
+        return np.where(self.tiers == NO_TIER, NO_TIER, np.searchsorted(numbers, self.tiers)).astype(np.int32)
 
     def directed(self, adjacency: np.ndarray) -> np.ndarray:
         """Return the arrows, (k, 2), of those edges of an adjacency matrix for which only one direction is allowed."""
@@ -253,13 +246,12 @@ def _constraints(
             tiers[k] = number
 
     def among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-        contained: np.ndarray = np.isin(some @ [p, 1], others @ [p, 1])
-        return contained
+        return np.asarray(np.isin(some @ [p, 1], others @ [p, 1]))
 
     def backwards(arrows: np.ndarray) -> np.ndarray:
         """Return for each arrow whether the tiers forbid it."""
-        forbidden_by_tiers: np.ndarray = (tiers[arrows[:, 1]] >= 0) & (tiers[arrows[:, 0]] > tiers[arrows[:, 1]])
-        return forbidden_by_tiers
+        cause, effect = tiers[arrows].T
+        return np.asarray((effect >= 0) & (cause > effect))
 
     for i, j in required[among(required, required[:, ::-1])]:
         raise _contradiction(f"{names[i]} -> {names[j]} and {names[j]} -> {names[i]} are both required")
@@ -270,11 +262,10 @@ def _constraints(
             f"{names[i]} -> {names[j]} is required, but {names[j]} is in tier {tiers[j] + 1}, before {names[i]} in "
             f"tier {tiers[i] + 1}"
         )
-    neither = forbidden[among(forbidden, forbidden[:, ::-1]) | backwards(forbidden[:, ::-1])]
+    neither = sorted_pairs(forbidden[among(forbidden, forbidden[:, ::-1]) | backwards(forbidden[:, ::-1])])
     all_edges, gaps = sorted_pairs(np.concatenate([edges, required])), sorted_pairs(gaps)
     for i, j in all_edges[among(all_edges, gaps)]:
         raise _contradiction(f"the edge between {names[i]} and {names[j]} is required and forbidden")
-    neither = sorted_pairs(neither)
     for i, j in all_edges[among(all_edges, neither)]:
         raise _contradiction(
             f"the edge between {names[i]} and {names[j]} is required, but both its directions are forbidden"
@@ -282,34 +273,21 @@ def _constraints(
     fixed = FixedPairs(all_edges, sorted_pairs(np.concatenate([gaps, neither])))
     arrows = np.unique(np.concatenate([required, forbidden[:, ::-1]]), axis=0)
     arrows = arrows[~among(np.sort(arrows, axis=1), fixed.forbidden)]
-    result = Constraints(fixed, arrows, tiers, knowledge.tiers_in_search)
-    _check_no_cycle(result, names)
-    return result
+    both = np.stack([all_edges, all_edges[:, ::-1]], axis=1).reshape(-1, 2)  # both directions of each required edge
+    certain = [arrows[among(np.sort(arrows, axis=1), all_edges)], both[backwards(both[:, ::-1])]]
+    _refuse_cycle(np.concatenate(certain).tolist(), names)
+    return Constraints(fixed, arrows, tiers, knowledge.tiers_in_search)
 
 
-def _check_no_cycle(stated: Constraints, names: Sequence[str]) -> None:
-    """Check that the required edges form no cycle, given the directions that remain possible."""
-    p, (i, j) = len(names), stated.fixed.required.astype(np.int64).T
-    before, after = stated.tiers[i], stated.tiers[j]
-    ordered = (before >= 0) & (after >= 0) & (before != after)
-    of_tiers = np.stack([np.where(before < after, i, j), np.where(before < after, j, i)], axis=1)[ordered]
-    certain = np.isin(np.sort(stated.arrows, axis=1) @ [p, 1], stated.fixed.required.astype(np.int64) @ [p, 1])
-    arrows = np.concatenate([stated.arrows[certain], of_tiers])
-    if not len(arrows):
-        return
-    import networkx
+def _refuse_cycle(arrows: list[list[int]], names: Sequence[str]) -> None:
+    if arrows:
+        import networkx
 
-    try:
-        cycle = networkx.find_cycle(networkx.DiGraph(arrows.tolist()))
-    except networkx.NetworkXNoCycle:
-        return
-    path = " -> ".join(names[k] for k in [*(tail for tail, _ in cycle), cycle[0][0]])
-    raise _contradiction(f"the required directions go round in a circle, {path}")
+        with contextlib.suppress(networkx.NetworkXNoCycle):
+            cycle = networkx.find_cycle(networkx.DiGraph(arrows))
+            path = " -> ".join(names[k] for k in [*(tail for tail, _ in cycle), cycle[0][0]])
+            raise _contradiction(f"the required directions go round in a circle, {path}")
 
 
 def _contradiction(what: str) -> InvalidProblem:
     return InvalidProblem(f"the background knowledge contradicts itself: {what}; take one of these statements back")
-
-
-def _listed(group: Sequence[Variable]) -> str:
-    return f"[{', '.join(map(str, group))}]"

@@ -15,8 +15,7 @@ contradicts background knowledge is dropped. The parameter ``conflicts`` decides
 
 ``"priority"`` keeps the first orientation, as causal-learn's default (``uc_priority=2``): v-structures are applied in
 the order of k, then i, then j, each as a whole or not at all; if a rule yields two opposite arrows, the arrow from the
-smaller variable is used. The result depends on the order of the variables. The same is true of pcalg's default
-(``solve.confl=FALSE``) and causal-learn's ``uc_priority=0``, which keep the last orientation and are not offered."""
+smaller variable is used. The result depends on the order of the variables."""
 
 from __future__ import annotations
 
@@ -110,17 +109,12 @@ class CPDAG(SavedResult):
         (source -> target), ``"undirected"``, or the `conflict_kind`."""
         import pandas
 
-        edges = self.skeleton.edges
-        forward, backward = self.directed[tuple(edges.T)], self.directed[tuple(edges.T[::-1])]
-        edges = np.where(backward[:, None], edges[:, ::-1], edges)
-        conflicts = set(map(tuple, self.conflicts.tolist()))
-        return pandas.DataFrame(
-            [
-                (self.names[i], self.names[j], self._kind(arrow, (i, j) in conflicts))
-                for (i, j), arrow in zip(edges.tolist(), forward | backward, strict=True)
-            ],
-            columns=["source", "target", "kind"],
-        )
+        i, j = edges = self.skeleton.edges.T.astype(np.int64)
+        source, target = np.array(self.names, object)[np.where(self.directed[j, i], edges[::-1], edges)]
+        is_conflict = np.isin([len(self.names), 1] @ edges, self.conflicts @ [len(self.names), 1])
+        kind = np.where(is_conflict, self.conflict_kind, "undirected").astype(object)
+        kind[self.directed[i, j] | self.directed[j, i]] = "directed"
+        return pandas.DataFrame({"source": source, "target": target, "kind": kind})
 
     def to_networkx(self) -> networkx.DiGraph:
         """Return a ``networkx.DiGraph`` of the names, in which an undirected edge is two opposite arcs, as in pgmpy's
@@ -138,13 +132,9 @@ class CPDAG(SavedResult):
     def to_causallearn(self) -> GeneralGraph:
         """A causal-learn ``GeneralGraph``; conflicts are undirected in it, or bidirected."""
         ends = {"directed": ("TAIL", "ARROW"), "bidirected": ("ARROW", "ARROW")}
-        edges = self.to_frame().itertuples(index=False, name=None)
-        return causallearn_graph(
-            self.names, ((source, target, *ends.get(kind, ("TAIL", "TAIL"))) for source, target, kind in edges)
-        )
-
-    def _kind(self, directed: bool, conflict: bool) -> str:
-        return "directed" if directed else self.conflict_kind if conflict else "undirected"
+        rows = self.to_frame().itertuples(index=False, name=None)
+        edges = ((source, target, *ends.get(kind, ("TAIL", "TAIL"))) for source, target, kind in rows)
+        return causallearn_graph(self.names, edges)
 
     # --- files -------------------------------------------------------------------------------------------------
     def stored_arrays(self) -> dict[str, Any]:
@@ -153,11 +143,9 @@ class CPDAG(SavedResult):
 
     @classmethod
     def of_arrays(cls, stored: Mapping[str, Any]) -> CPDAG:
-        arrays = {name: stored[name] for name in ("directed", "undirected", "conflicts")}
-        if "ambiguous" in stored:
-            arrays["ambiguous"] = stored["ambiguous"]
-        kind = str(stored["conflict_kind"]) if "conflict_kind" in stored else "conflict"
-        graph = cls(skeleton=Skeleton.of_arrays(stored), conflict_kind=kind, **arrays)
+        directed, undirected, conflicts = (stored[name] for name in ("directed", "undirected", "conflicts"))
+        ambiguous, kind = stored.get("ambiguous", NO_TRIPLES.copy()), str(stored.get("conflict_kind", "conflict"))
+        graph = cls(directed, undirected, conflicts, Skeleton.of_arrays(stored), ambiguous, kind)
         check_directions(graph)
         return graph
 
@@ -177,28 +165,22 @@ def orient(
         problem: the skeleton's problem, which only the conservative and the majority rule need, for their tests.
         knowledge: the `BackgroundKnowledge`, or causal-learn's, with which the skeleton was found, if any.
         conflicts: ``"relaxed"``, ``"priority"`` or ``"bidirected"``.
-        v_structures: ``"standard"``, ``"conservative"`` or ``"majority"``; see `judged_triples`.
+        v_structures: ``"standard"``, ``"conservative"`` or ``"majority"``; docs/knowledge.md defines these rules.
 
     Raises:
         InvalidParameter: `conflicts` or `v_structures` has an unknown value.
-        InvalidProblem: the knowledge is invalid, the skeleton was not found with it, or `judged_triples` raises it.
+        InvalidProblem: the knowledge is invalid, the skeleton was not found with it, or the rule of v-structures needs
+            tests and `problem` is None.
     """
     check_choices(conflicts, v_structures)
     graph = PartlyDirected(skeleton.adjacency, first_wins=conflicts == "priority")
     known = _known_arrows(skeleton, knowledge)
     graph.orient(known)
-    judged = judged_triples(skeleton, v_structures, problem)
-    ambiguous = _orient_colliders(graph, judged)
-    graph.set_ambiguous(ambiguous)
+    ambiguous = _orient_colliders(graph, judged_triples(skeleton, v_structures, problem))
     complete(graph, with_rule_4=len(known) > 0)
-    return CPDAG(
-        graph.directed,
-        graph.undirected | graph.conflicts,
-        np.argwhere(np.triu(graph.conflicts)),
-        skeleton,
-        ambiguous,
-        "bidirected" if conflicts == "bidirected" else "conflict",
-    )
+    both_ways = np.argwhere(np.triu(graph.conflicts))
+    kind = "bidirected" if conflicts == "bidirected" else "conflict"
+    return CPDAG(graph.directed, graph.undirected | graph.conflicts, both_ways, skeleton, ambiguous, kind)
 
 
 def check_choices(conflicts: str, v_structures: str, rules: Sequence[str] = V_STRUCTURES) -> None:
@@ -236,29 +218,24 @@ def equivalence_class(dag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _orient_colliders(graph: PartlyDirected, judged: Iterable[Triples]) -> np.ndarray:
-    """Orient the v-structures that contradict no present arrow; returns the (a, 3) ambiguous triples."""
-    known, arrows, in_order, ambiguous = graph.directed.copy(), np.zeros_like(graph.adjacency), [], [NO_TRIPLES]
+    """Orient the v-structures that contradict no present arrow, and set the ambiguous triples, (a, 3), and return them
+    in ascending order."""
+    known, arrows, ambiguous = graph.directed, graph.directed.copy(), [NO_TRIPLES]
     for some in judged:
-        i, k, j = some.colliders.T
-        possible = ~(known[k, i] | known[k, j])
-        i, k, j = i[possible], k[possible], j[possible]
-        arrows[i, k] = arrows[j, k] = True
-        in_order.append(some.colliders[possible])
         ambiguous.append(some.ambiguous)
-    if graph.first_wins:
-        arrows = _first_colliders(np.concatenate([NO_TRIPLES, *in_order]), known)
+        if graph.first_wins:
+            for i, k, j in some.colliders.tolist():
+                if not (arrows[k, i] or arrows[k, j]):
+                    arrows[i, k] = arrows[j, k] = True
+        else:
+            i, k, j = some.colliders.T
+            possible = ~(known[k, i] | known[k, j])
+            arrows[i[possible], k[possible]] = arrows[j[possible], k[possible]] = True
     graph.orient(np.argwhere(arrows & graph.undirected))
     triples = np.concatenate(ambiguous)
-    return triples[np.lexsort(triples.T[::-1])]
-
-
-def _first_colliders(colliders: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The arrows, (p, p) bool, of (c, 3) v-structures without those that contradict an earlier one."""
-    arrows = known.copy()
-    for i, k, j in colliders.tolist():
-        if not (arrows[k, i] or arrows[k, j]):
-            arrows[i, k] = arrows[j, k] = True
-    return arrows
+    triples = triples[np.lexsort(triples.T[::-1])]
+    graph.ambiguous = graph.numbers(*triples.T)
+    return triples
 
 
 # --- Meek's rules ----------------------------------------------------------------------------------------------------
@@ -271,7 +248,7 @@ class PartlyDirected:
         self.undirected = adjacency.copy()
         self.directed = np.zeros_like(adjacency)
         self.conflicts = np.zeros_like(adjacency)
-        self._ambiguous = np.empty(0, np.int64)
+        self.ambiguous = np.empty(0, np.int64)  # the `numbers` of the ambiguous triples, ascending
 
     def orient(self, arrows: np.ndarray) -> np.ndarray:
         """Orient undirected edges along (k, 2) distinct ascending arrows, and return the arrows that the graph then
@@ -284,27 +261,21 @@ class PartlyDirected:
         self.undirected[tails, heads] = self.undirected[heads, tails] = False
         if self.first_wins:
             both &= tails > heads
-            self.directed[tuple(arrows[both].T)] = False
         else:
-            self.conflicts[tuple(arrows[both].T)] = True
-            self.directed[tuple(arrows[both].T)] = False
-        oriented: np.ndarray = arrows[~both]
-        return oriented
-
-    def set_ambiguous(self, triples: np.ndarray) -> None:
-        """Set the ambiguous triples, (a, 3) rows i, k, j, i < j."""
-        self._ambiguous = np.sort(self._numbers(*triples.T))
+            self.conflicts[tails[both], heads[both]] = True
+        self.directed[tails[both], heads[both]] = False
+        return np.asarray(arrows[~both])
 
     def is_clear(self, i: np.ndarray | int, k: np.ndarray | int, j: np.ndarray | int) -> np.ndarray:
         """Return which triples i - k - j, whose arrays are broadcast against each other, are not ambiguous."""
-        numbers = self._numbers(np.minimum(i, j), k, np.maximum(i, j))
-        if not len(self._ambiguous):
+        numbers = self.numbers(np.minimum(i, j), k, np.maximum(i, j))
+        if not len(self.ambiguous):
             return np.ones(np.shape(numbers), bool)
-        _, ambiguous = find(self._ambiguous, np.ravel(numbers))
-        clear: np.ndarray = ~ambiguous.reshape(np.shape(numbers))
-        return clear
+        _, ambiguous = find(self.ambiguous, np.ravel(numbers))
+        return np.asarray(~ambiguous.reshape(np.shape(numbers)))
 
-    def _numbers(self, i: Any, k: Any, j: Any) -> Any:
+    def numbers(self, i: Any, k: Any, j: Any) -> Any:
+        """Return a number for each triple i - k - j with i < j, in the order of i, then k, then j."""
         p = len(self.adjacency)
         return (i * p + k) * p + j
 
@@ -316,8 +287,6 @@ def complete(graph: PartlyDirected, with_rule_4: bool = False) -> None:
     # Undirected premises only become fewer, so a new consequence needs an arrow added since the rule was last applied.
     while graph.undirected.any() and any(len(new) for new in pending):
         for number, rule in enumerate(rules):
-            if not len(pending[number]):
-                continue
             new, pending[number] = pending[number], NO_ARROWS
             arrows = graph.orient(_consequences(rule, graph, new))
             if len(arrows):

@@ -73,8 +73,7 @@ class PAG(SavedResult):
     @property
     def adjacency(self) -> np.ndarray:
         """(p, p) bool, symmetric."""
-        adjacency: np.ndarray = self.marks != 0
-        return adjacency
+        return np.asarray(self.marks != 0)
 
     @property
     def n_edges(self) -> int:
@@ -131,18 +130,17 @@ class PAG(SavedResult):
 
     # --- files -------------------------------------------------------------------------------------------------
     def stored_arrays(self) -> dict[str, Any]:
-        pairs = np.array(list(self.removed), np.int64).reshape(-1, 2)
         sets = list(self.removed.values())
-        own = {
+        return {
+            **self.skeleton.stored_arrays(),
             "edges": self.edges,
             "edge_marks": self.edge_marks,
             "mark_conflicts": self.conflicts,
             "algorithm": self.algorithm,
-            "removed_pairs": pairs,
+            "removed_pairs": np.array(list(self.removed), np.int64).reshape(-1, 2),
             "removed_sizes": np.array([len(members) for members in sets], np.int64),
             "removed_members": np.array([k for members in sets for k in members], np.int64),
         }
-        return {**self.skeleton.stored_arrays(), **own}
 
     @classmethod
     def of_arrays(cls, stored: Mapping[str, Any]) -> PAG:

@@ -50,14 +50,8 @@ def read_input(
         raise InvalidProblem("n_samples says that data is a correlation matrix; missing and transpose are for samples")
     if missing == "imputed":
         return _imputed(data, names=names, kind=kind, transpose=transpose, form=form)
-    table = read_table(
-        data,
-        names,
-        form=form,
-        kind=kind,
-        transpose=bool(transpose),
-        streamed=not correlation and kind in (None, "numbers"),
-    )
+    streamed = not correlation and kind in (None, "numbers")
+    table = read_table(data, names, form=form, kind=kind, transpose=bool(transpose), streamed=streamed)
     values = table.values
     if np.ndim(values) != 2:  # The problem reports the fault.
         return dataclasses.replace(table, kind="correlation" if correlation else "numbers")
@@ -71,9 +65,8 @@ def read_input(
     if correlation:
         _refuse_indefinite(values)
         return dataclasses.replace(table, kind="correlation", summary=f"a correlation matrix of {rows:,} variables")
-    label_columns: tuple[str, ...] = ()
-    if is_frame(values):
-        label_columns = tuple(str(name) for name, dtype in values.dtypes.items() if dtype.kind not in "iufc")
+    dtypes = values.dtypes if is_frame(values) else {}
+    label_columns = tuple(str(name) for name, dtype in dtypes.items() if dtype.kind not in "iufc")
     inferred = _kind(values, label_columns, kind)
     # Otherwise no family supports the data.
     if missing != "pairwise" or _kind(values, label_columns, "numbers") == "numbers":
@@ -138,8 +131,13 @@ def choose_family(table: Table, family: Family | None = None) -> Family:
         return family
     if family is None or kind != "numbers":
         raise InvalidProblem(_labels_refused(table, family))
-    if not table.counts:
-        _warn_of_categories(table, family)
+    if not table.counts and (few := few_values(table.values)).any() and (options := " or ".join(_options_of("labels"))):
+        columns, names = np.flatnonzero(few), column_names(table.values, table.names)
+        warn(
+            f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
+            f"with at most {FEW_VALUES} different values, which the {family.name} test takes for measurements; if they "
+            f"are categories, say {options}"
+        )
     return family
 
 
@@ -163,13 +161,14 @@ def _warn_of_sparse(table: Table) -> None:
 
 
 def _labels_refused(table: Table, family: Family | None) -> str:
-    ways = []
-    categories = "say"
+    ways = [f"say {' or '.join(_options_of('labels'))}"]
     if table.kind == "both":
-        ways = [f"say family={name!r} (--family {name}), which takes both" for name in _families("both")]
-        ways += ["leave the columns of one kind out", "make numbers of the text (pandas.get_dummies)"]
-        categories = "or make categories of the numbers (pandas.qcut) and say"
-    ways.append(f"{categories} {_options_of('labels')}")
+        ways = [
+            *(f"say {option}, which takes both" for option in _options_of("both")),
+            "leave the columns of one kind out",
+            "make numbers of the text (pandas.get_dummies)",
+            f"or make categories of the numbers (pandas.qcut) and {ways[0]}",
+        ]
     test = "the default test" if family is None else f"the {family.name} test"
     return (
         f"{len(table.label_columns)} column(s) ({shown(table.label_columns)}) hold text or categories"
@@ -177,12 +176,9 @@ def _labels_refused(table: Table, family: Family | None) -> str:
     )
 
 
-def _options_of(kind: str) -> str:
-    return " or ".join(f"family={name!r} (--family {name})" for name in _families(kind))
-
-
-def _families(kind: str) -> list[str]:
-    return [family.name for family in families().values() if family.data == kind]
+def _options_of(kind: str) -> list[str]:
+    names = [family.name for family in families().values() if family.data == kind]
+    return [f"family={name!r} (--family {name})" for name in names]
 
 
 def _head(data: Any) -> Any:
@@ -366,17 +362,6 @@ def _kind(data: Any, label_columns: tuple[str, ...], expected: str | None) -> st
     return "labels" if only_labels else "both"
 
 
-def _warn_of_categories(table: Table, family: Family) -> None:
-    few = few_values(table.values)
-    if few.any() and (options := _options_of("labels")):
-        columns, names = np.flatnonzero(few), column_names(table.values, table.names)
-        warn(
-            f"{len(columns):,} of {len(few):,} columns ({shown([names[k] for k in columns])}) hold whole numbers "
-            f"with at most {FEW_VALUES} different values, which the {family.name} test takes for measurements; if they "
-            f"are categories, say {options}"
-        )
-
-
 def few_values(values: Any) -> np.ndarray:
     """Return whether columns hold integers with few distinct values (see `FEW_VALUES` and `REPEATS`): (p,) bool."""
     values = _as_numbers(_head(values))
@@ -400,11 +385,13 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
     if isinstance(data, RowStream):
         statistics = data.statistics
         counts, first, incomplete = statistics.missing, statistics.first_missing, statistics.incomplete_rows
-    else:
-        absent = _absent(data)
+    elif is_frame(data) or (data.dtype.kind in "fc" and any(by_pieces(data, lambda rows: np.isnan(data[rows].min())))):
+        absent = np.asarray(data.isna() if is_frame(data) else np.isnan(data))
         rows = absent.any(axis=1)
         counts, incomplete = absent.sum(axis=0), int(rows.sum())
         first = (int(rows.argmax()), int(absent[rows.argmax()].argmax())) if incomplete else None
+    else:  # No value is missing, since the least of several is NaN if one is.
+        return data
     if first is None:
         return data
     columns, labels, complete = np.flatnonzero(counts), column_names(data, table.names), len(data) - incomplete
@@ -414,17 +401,17 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
     )
     if missing == "error":
         pairs = "; missing='pairwise' (Gaussian test only) takes for each pair of variables the samples that hold both"
+        hint = "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
+        if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
+            hint = ""  # No category has the name of a missing value, such as "none".
         raise InvalidProblem(
             f"data has {summary}; impute them, or say missing='drop-rows' (--missing drop-rows), which leaves "
-            f"{complete:,} of {len(data):,} samples{pairs if kind == 'numbers' else ''}"
-            f"{_categories_hint(data, columns)}"
+            f"{complete:,} of {len(data):,} samples{pairs if kind == 'numbers' else ''}{hint}"
         )
     if missing == "pairwise":
-        if isinstance(data, RowStream):
-            return data
         if is_frame(data):  # Nullable types have several missing values.
             return data.where(~absent, np.nan).astype(np.float64)
-        return np.asarray(data, np.float64)
+        return data if isinstance(data, RowStream) else np.asarray(data, np.float64)
     if not complete:
         worst = [k for k in np.argsort(-counts, kind="stable")[:SHOWN] if counts[k]]
         most = ", ".join(f"{labels[k]!r}: {int(counts[k]):,}" for k in worst)
@@ -436,22 +423,6 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
     if isinstance(data, RowStream):
         return dataclasses.replace(data, shape=(complete, data.shape[1]), complete_only=True)
     return data[~rows]
-
-
-def _categories_hint(data: Any, columns: np.ndarray) -> str:
-    """Return a hint if a category may have the name of a missing value, such as "none"; otherwise ""."""
-    if not is_frame(data) or all(data.dtypes.iloc[k].kind in "iuf" for k in columns):
-        return ""
-    return "; missing_values=[] (--missing-values '') makes a category of every cell that is not empty"
-
-
-def _absent(data: Any) -> np.ndarray:
-    if is_frame(data):
-        return np.asarray(data.isna())
-    # The least of values is NaN if one is.
-    if data.dtype.kind not in "fc" or not any(by_pieces(data, lambda rows: np.isnan(data[rows].min()))):
-        return np.zeros((len(data), 1), bool)
-    return np.asarray(np.isnan(data))
 
 
 def shown(names: Sequence[Any]) -> str:

@@ -16,15 +16,8 @@ from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.files import shortened
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.rows import RowStream
-from gpupc_impl.tables.binary import (
-    FRAMES,
-    frame_of_anndata,
-    is_streamed,
-    open_genotypes,
-    open_stream,
-    read_frame,
-    read_numpy,
-)
+from gpupc_impl.tables import binary
+from gpupc_impl.tables.binary import FRAMES, read_numpy
 from gpupc_impl.tables.columns import DataError, Place, checked_names, missing_numbers, typed
 from gpupc_impl.tables.text import TableFormat, read_numbers, read_text
 
@@ -79,15 +72,12 @@ def read_table(
     else:
         values = _from_memory(data, names, transpose, streamed)
         table = Table(values, getattr(values, "columns", None), _place("", getattr(values, "columns", names), 0))
-    if not is_frame(table.values):
-        values = table.values
-        if form.missing_values and isinstance(values, np.ndarray) and (codes := missing_numbers(form.missing_values)):
-            values = np.where(np.isin(values, codes), np.nan, values)
-        return dataclasses.replace(table, values=values, names=table.names if names is None else names)
-    frame, remark = typed(table.values, kind, table.place, form.decimal, form.missing_values)
-    if table.names is None:
-        frame.columns = [f"V{k}" for k in range(frame.shape[1])]
-    return dataclasses.replace(table, values=frame, names=table.names if names is None else names, remark=remark)
+    values, remark = table.values, ""
+    if is_frame(values):
+        values, remark = typed(values, kind, table.place, form.decimal, form.missing_values)
+    elif isinstance(values, np.ndarray) and (codes := missing_numbers(form.missing_values)):
+        values = np.where(np.isin(values, codes), np.nan, values)
+    return dataclasses.replace(table, values=values, names=table.names if names is None else names, remark=remark)
 
 
 def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool, streamed: bool) -> Table:
@@ -96,15 +86,15 @@ def _from_file(path: Path, form: TableFormat, kind: str | None, transpose: bool,
         raise DataError(f"{path}: {suffix} files are not read; write it as .csv or .parquet ({UNREAD[suffix]})")
     if form.sheet is not None and suffix not in (".xlsx", ".xlsm"):
         raise DataError(f"{path} has no sheets; leave sheet out (--sheet)")
-    if streamed and suffix in (".npy", ".parquet") and (stream := open_stream(path)) is not None:
+    if streamed and suffix in (".npy", ".parquet") and (stream := binary.open_stream(path)) is not None:
         values, names = stream
     elif suffix == ".bed":
-        values, names = open_genotypes(path)
-        values, counts = values if streamed and is_streamed(values.shape) else np.asarray(values), True
+        values, names = binary.open_genotypes(path)
+        values, counts = values if streamed and binary.is_streamed(values.shape) else np.asarray(values), True
     elif suffix in (".npy", ".npz"):
         values, names = read_numpy(path, missing=True)
     elif suffix in FRAMES:
-        frame = read_frame(path, form)
+        frame = binary.read_frame(path, form)
         frame = _turned(frame) if transpose else frame
         names = frame.columns = checked_names(list(frame.columns), path)
         return Table(frame, names, _place(f"{path}, ", names, 1))
@@ -149,7 +139,7 @@ def _from_memory(data: Any, names: Sequence[str] | None, transpose: bool, stream
     array = array.T if transpose else array
     if array.dtype.names:
         raise InvalidProblem("data is a structured array; give a table, such as pandas.DataFrame(data)")
-    if streamed and mapped_arrays.base_memmap(array) is not None and is_streamed(array.shape):
+    if streamed and mapped_arrays.base_memmap(array) is not None and binary.is_streamed(array.shape):
         return RowStream.of(array)
     if array.ndim == 2 and array.dtype.kind in "OUSMmc":
         import pandas
@@ -170,7 +160,7 @@ def _native(data: Any) -> Any:
     package = type(data).__module__.partition(".")[0]
     try:
         if hasattr(data, "obs_names") and hasattr(data, "to_df"):
-            return frame_of_anndata(data)
+            return binary.frame_of_anndata(data)
         if sparse.issparse(data):
             return data.toarray()
         for lazy in ("collect", "compute"):  # of polars and of dask

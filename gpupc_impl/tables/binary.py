@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import io
 import os
-import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -172,8 +171,7 @@ def frame_of_anndata(data: Any) -> pandas.DataFrame:
                 f"its matrix X of shape {data.X.shape} is sparse, and its indices do not fit that shape ({error}); "
                 "write it anew from the data it was made of"
             ) from error
-    frame: pandas.DataFrame = data.to_df()
-    return frame
+    return data.to_df()
 
 
 def open_stream(path: Path) -> tuple[RowStream, list[str] | None] | None:
@@ -243,7 +241,7 @@ def open_genotypes(path: Path) -> tuple[RowStream, list[str]]:
 
 def _rows(path: Path, widths: Collection[int]) -> Iterator[list[bytes]]:
     """Yield every line's cells, always one of these numbers of them; blank lines and those with # are skipped."""
-    for number, line in enumerate(re.split(b"\r\n|\r|\n", read_bytes(path)), 1):
+    for number, line in enumerate(read_bytes(path).splitlines(), 1):
         cells = line.split()
         if not cells or cells[0].startswith(b"#"):
             continue

@@ -140,11 +140,7 @@ class _Text:
 
 
 def typed(
-    frame: pandas.DataFrame,
-    kind: str | None,
-    place: Place,
-    decimal: str | None = None,
-    missing_values: Sequence[str] | None = None,
+    frame: pandas.DataFrame, kind: str | None, place: Place, decimal: str | None, missing_values: Sequence[str] | None
 ) -> tuple[pandas.DataFrame, str]:
     """Convert each column of text or of objects to the type of its cells; columns of numbers remain unchanged.
     Arguments are as of `read_table`. The second result names unusual ways in which numbers are written; "" for none."""
@@ -171,10 +167,9 @@ def typed(
     )
     result.columns = frame.columns
     cells = [cell for k, text in texts.items() if result.iloc[:, k].dtype.kind in "iuf" for cell in text.cells]
-    group = rf"[{',' if mark == '.' else '.'} '\u00a0\u202f]\d"
     writings = {
         "decimal commas": "," if mark == "," else "(?!)",
-        "separated thousands": group,
+        "separated thousands": rf"[{',' if mark == '.' else '.'} '\u00a0\u202f]\d",
         "percent signs": "%",
         "currencies": "[$€£¥]",
         "parentheses for minus signs": r"\(",
@@ -285,17 +280,10 @@ def _integers(text: _Text, floats: np.ndarray) -> np.ndarray:
         with contextlib.suppress(ValueError):  # A label has more digits than Python converts.
             values = [*map(int, text.cells if is_exact else floats)]
     column = text.spread(values, object)
-    if (text.codes < 0).any() or values is text.cells:
-        return column
-    try:
-        return column.astype(np.int64)
-    except OverflowError:
-        return column
-
-
-def _mark(found: re.Match[str]) -> str:
-    """Return what a cell writes beside its number, without signs."""
-    return re.sub(r"[-+()\s\d]", "", "".join(found[each] or "" for each in ("before", "mark", "unit", "error")))
+    if values is not text.cells and (text.codes >= 0).all():
+        with contextlib.suppress(OverflowError):
+            return column.astype(np.int64)
+    return column
 
 
 def _labels(text: _Text, values: Sequence[float | None], kind: str | None, mark: str) -> list[str]:
@@ -306,7 +294,8 @@ def _labels(text: _Text, values: Sequence[float | None], kind: str | None, mark:
         if not may_be_labels and all(map(pattern.fullmatch, cells)):
             raise _no_number(text.first(is_word)[0], type_kind)
     floats = np.array([value for value in values if value is not None], np.float64)
-    marks = [None if found is None else _mark(found) for found in map(DECORATED.fullmatch, cells)]
+    decorated = map(DECORATED.fullmatch, cells)  # What a cell writes beside its number, without signs, is its mark.
+    marks = [found and re.sub(r"[-+()\s\d]", "", "".join(found.groups(""))) for found in decorated]
     are_marked = np.array([mark is not None for mark in marks])
     alike = len(set(marks) - {"", None}) <= 2 and (are_marked & is_word).any()
     if kind != "labels" and len(cells) > FEW_VALUES and 2 * are_marked.sum() > len(cells) and alike:

@@ -124,9 +124,8 @@ def _names_rows(frame: pandas.DataFrame) -> bool:
     if len(frame) < 2 or frame.shape[1] < 2 or not frame.iloc[:, 0].is_unique:
         return False
     first, *others = zip(*frame.head(HEAD_LINES).itertuples(index=False, name=None), strict=True)
-    if any(number(cell, ".") is not None for cell in first):
-        return False
-    return all(number(cell, ".") is not None or is_missing(cell) for column in others for cell in column)
+    are_words = all(number(cell, ".") is None for cell in first)
+    return are_words and all(number(cell, ".") is not None or is_missing(cell) for cell in itertools.chain(*others))
 
 
 class TextTable:
@@ -135,16 +134,9 @@ class TextTable:
     name rows. A line has `width` cells, with the row's name, and the data begin after `start` lines."""
 
     def __init__(
-        self,
-        path: Path,
-        form: TableFormat,
-        *,
-        stored: bytes | None = None,
-        labels: bool = False,
-        transpose: bool = False,
+        self, path: Path, form: TableFormat, stored: bytes | None = None, labels: bool = False, transpose: bool = False
     ) -> None:
         self.path, self.form, self.transpose = path, form, transpose
-        self.marks = None if form.missing_values is None else frozenset(form.missing_values)
         self.names: list[str] | None = None  # of the variables
         self.has_row_names = form.row_names
         self.row_names: list[str] = []
@@ -191,10 +183,10 @@ class TextTable:
             line = line.strip(" \n")
             if not line:
                 blank = blank or count
-                continue
-            if blank:
+            elif blank:
                 raise DataError(f"{self.path}, line {blank}: a blank line before the end")
-            yield line + "\n"
+            else:
+                yield line + "\n"
 
     def _rows(self, lines: Iterable[str], before: int = 0) -> Iterator[tuple[int, list[str]]]:
         """Yield the number and the cells of every row of these lines, which `before` others precede."""
@@ -279,9 +271,9 @@ class TextTable:
     def _numbers(self, block: Sequence[str]) -> np.ndarray | None:
         import pandas
 
-        exact = {}
-        if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):
-            exact = {"float_precision": "round_trip"}  # This is the default of later versions.
+        marks = self.form.missing_values
+        is_old = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
+        exact = {"float_precision": "round_trip"} if is_old else {}  # This is the default of later versions.
         try:
             with warnings.catch_warnings(action="ignore"):
                 frame = pandas.read_csv(
@@ -289,7 +281,7 @@ class TextTable:
                     sep=r"\s+" if self.delimiter == " " else self.delimiter,
                     header=None,
                     skipinitialspace=True,
-                    na_values=MISSING_AS_WRITTEN if self.marks is None else ["", *self.marks],
+                    na_values=MISSING_AS_WRITTEN if marks is None else ["", *marks],
                     keep_default_na=False,
                     dtype={0: object} if self.has_row_names else None,  # As a number, a name such as 007 would change.
                     **exact,
@@ -330,7 +322,7 @@ class TextTable:
             raise DataError(f"{self.path}: the first line may hold names or labels; {HEADER_OPTION}")
         frame = self._turned(frame)
         frame.index = range(len(frame))
-        frame.columns = range(frame.shape[1]) if self.names is None else self.names
+        frame.columns = [f"V{k}" for k in range(frame.shape[1])] if self.names is None else self.names
         return frame
 
     def _turned(self, values: Any) -> Any:
