@@ -5,7 +5,7 @@ categories written as numbers) cause a warning that explains how to correct them
 import dataclasses
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,6 +185,12 @@ def _head(data: Any) -> Any:
     return data.head if isinstance(data, RowStream) else data
 
 
+def _by_pieces(values: np.ndarray, function: Callable[[np.ndarray], Any]) -> list[Any]:
+    """Call a function with pieces of a matrix that lie in memory one after another, with several threads."""
+    values = values.T if values.flags.f_contiguous else values
+    return by_pieces(values, lambda rows: function(values[rows]))
+
+
 def _as_numbers(data: Any) -> np.ndarray | None:
     """Return a table as float64; None if it holds something else, a fault that the problem reports."""
     try:
@@ -250,7 +256,7 @@ def _warn_of_codes(values: np.ndarray, names: Sequence[Any], place: Place) -> No
     """Warn of repeated extreme values far from others, such as -999, and of dates written as whole numbers."""
     if len(values) < 2 * REPEATS:
         return
-    if all(by_pieces(values, lambda rows: max(values[rows].max(), -values[rows].min()) < LEAST_CODE)):
+    if all(_by_pieces(values, lambda piece: max(piece.max(), -piece.min()) < LEAST_CODE)):
         return  # No value is missing, since comparisons with NaN are false.
     found, firsts = [], 0
     lowest, highest = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
@@ -385,7 +391,7 @@ def _without_missing(data: Any, table: Table, kind: str, missing: str) -> Any:
     if isinstance(data, RowStream):
         statistics = data.statistics
         counts, first, incomplete = statistics.missing, statistics.first_missing, statistics.incomplete_rows
-    elif is_frame(data) or (data.dtype.kind in "fc" and any(by_pieces(data, lambda rows: np.isnan(data[rows].min())))):
+    elif is_frame(data) or (data.dtype.kind in "fc" and any(_by_pieces(data, lambda piece: np.isnan(piece.min())))):
         absent = np.asarray(data.isna() if is_frame(data) else np.isnan(data))
         rows = absent.any(axis=1)
         counts, incomplete = absent.sum(axis=0), int(rows.sum())
