@@ -33,6 +33,7 @@ def test_a_page_has_text_code_what_was_printed_and_pictures(tmp_path):
         "# %% [markdown]\n# # Title\n#\n# Words.\n\n# %%\nimport matplotlib.pyplot as plt\n\nprint('seven')\n\n"
         "# %%\nfig, ax = plt.subplots()\nfig.set_label('An empty square')\n"
     )
+    plt.figure()  # of somebody else
     assert tutorials.page(script, tmp_path).split("\n\n") == [
         "<!-- Made from toy.py by `make tutorials`: edit that file. -->",
         "# Title",

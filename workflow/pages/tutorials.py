@@ -39,6 +39,7 @@ STYLE = {
 def page(script: Path, pictures: Path) -> str:
     """Run a script, draw its pictures into a folder, and return its page, or raise DatasetUnavailable."""
     space: dict[str, Any] = {"__name__": script.stem}
+    plt.close("all")  # What others have left open is not of this page.
     parts, drawn = [f"<!-- Made from {script.name} by `make tutorials`: edit that file. -->"], 0
     with _registered_addresses(), matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **STYLE}):
         for is_text, source, line in _cells(script.read_text(encoding="utf-8")):
