@@ -178,7 +178,8 @@ def timed_call(
     answer: Callable[[Any], Skeleton],
     data: Callable[[Any], Any] = samples_of,
 ) -> Skeleton:
-    """Call a package. Only `search` counts, which takes what `data` makes, and whose result `answer` converts."""
+    """Return a package's answer. `data` prepares its input, `search` calls it, and `answer` converts what it returns;
+    only the time of `search` is measured."""
     refuse_pmax(run)
     start = time.perf_counter()
     prepared = data(problem)

@@ -332,8 +332,8 @@ class BucketSelection(ListedNeighbours):
 
 
 class RegisterSelection(ListedNeighbours):
-    """Counting of the distances up to a limit by a warp that has a sample in eight replicates and keeps the distances
-    of its neighbours in registers, as 16-bit floating-point numbers (kernels/registers.cu)."""
+    """A warp takes a sample in eight replicates of a test at once. It keeps the distances of the sample's neighbours in
+    registers, as 16-bit floating-point numbers, and counts those up to a limit (kernels/registers.cu)."""
 
     name, fallback = "registers", BucketSelection
 

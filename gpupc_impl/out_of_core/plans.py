@@ -98,7 +98,7 @@ def _panels(p: int, budget: int, block_size: int, pmax: bool) -> Plan | None:
 
 
 def level_one(p: int, budget: int, block_size: int, layout: str, pmax: bool) -> Plan | None:
-    """Level 1 in the paper's blocks if they are requested, or if panels would have so few rows that they move more.
+    """Plan level 1 in the paper's square blocks if they are requested, or if panels of whole rows move more bytes.
     Panels of B rows move about 4 p^3 / B bytes, and blocks of S variables about 8 p^3 / S."""
     squares = _largest_squares(p, budget, block_size, lambda side: _square_bytes(side, pmax))
     whole_rows = _panels(p, budget, block_size, pmax)
