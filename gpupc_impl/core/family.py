@@ -2,6 +2,7 @@
 It is one folder with a file `family.py`, which defines ``FAMILY = Family(...)``, in `gpupc_impl` or as the package of a
 plug-in. Methods never import that file, so changing how a family is verified or prepared makes no measurement stale."""
 
+import copy
 import dataclasses
 import functools
 import importlib
@@ -9,7 +10,7 @@ import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from gpupc_impl.core.independence import IndependenceTests
 from gpupc_impl.core.problem import InvalidProblem, Problem
 from gpupc_impl.ownership import open_regular
 
+AnyProblem = TypeVar("AnyProblem", bound=Problem)
 PLUGIN_GROUP = "gpupc_impl.plugins"  # the entry points that name modules with further methods or a family
 
 
@@ -158,6 +160,17 @@ def open_tests(problem: Problem, backend: str = "auto") -> IndependenceTests:
         if backend != "auto":
             raise
         return _TestsFromScratch(problem, family.retest(problem), error)
+
+
+def with_fields(problem: AnyProblem, **fields: Any) -> AnyProblem:
+    """Return a copy of a problem with other values of some fields, and without what is cached, such as the fingerprint.
+    Unlike `dataclasses.replace` it does not read the other fields: a device may be to compute the correlations."""
+    changed = copy.copy(problem)
+    attributes = vars(changed)
+    for cached in attributes.keys() - {field.name for field in dataclasses.fields(problem)}:
+        del attributes[cached]
+    attributes.update(fields)
+    return changed
 
 
 def load_problem(path: str | Path) -> Problem:

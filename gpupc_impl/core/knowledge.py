@@ -3,24 +3,23 @@ edges are fixed in the search (`gpupc_impl.core.fixed_pairs`; pcalg's ``fixedEdg
 tiers orient edges before the v-structures do (Meek 1995; pcalg's ``addBgKnowledge``)."""
 
 import contextlib
-import copy
 import dataclasses
 import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
+from gpupc_impl.core.family import AnyProblem, with_fields
 from gpupc_impl.core.files import parse_yaml, read_text
 from gpupc_impl.core.fixed_pairs import FixedPairs, sorted_pairs
-from gpupc_impl.core.problem import InvalidProblem, Problem
+from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.tiers import NO_TIER
 
 Variable = str | int
-AnyProblem = TypeVar("AnyProblem", bound=Problem)
 PAIR_FIELDS = ("required_edges", "forbidden_edges", "required_directions", "forbidden_directions")
 GROUP_FIELDS = (*PAIR_FIELDS, "tiers")
 
@@ -173,12 +172,7 @@ def with_knowledge(problem: AnyProblem, knowledge: Any) -> AnyProblem:
             "background knowledge cannot be used in a workload of a fixed number of tests an edge, which is no search; "
             "leave one of them out"
         )
-    changed = copy.copy(problem)  # `dataclasses.replace` would read the correlations, which devices compute
-    attributes = vars(changed)
-    for cached in attributes.keys() - {field.name for field in dataclasses.fields(problem)}:
-        del attributes[cached]  # such as the fingerprint
-    attributes.update(fixed=fixed if len(fixed) else None, tiers=tiers)
-    return changed
+    return with_fields(problem, fixed=fixed if len(fixed) else None, tiers=tiers)
 
 
 def _groups(name: str, value: Any) -> tuple[tuple[Variable, ...], ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpupc_impl.core.family import with_fields
 from gpupc_impl.core.files import open_arrays
 from gpupc_impl.core.problem import InvalidProblem, Problem, search_parameters
 from gpupc_impl.core.result import Skeleton, read_whole
@@ -127,8 +127,6 @@ def alpha_path(
     ):
         problem = search.problem()
         for alpha in grid:
-            changed = copy.copy(problem)  # `dataclasses.replace` would read a matrix that devices compute
-            object.__setattr__(changed, "alpha", alpha)
-            skeletons[alpha] = search.solve(changed)
+            skeletons[alpha] = search.solve(with_fields(problem, alpha=alpha))
             progress_bar.update()
     return AlphaPath(skeletons)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl import BackgroundKnowledge, DiscreteProblem, GaussianProblem, InvalidProblem, orient, pc, skeleton
+from gpupc_impl.core.family import with_fields
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.knowledge import constraints, with_knowledge
 
@@ -186,6 +187,7 @@ def test_knowledge_changes_the_fingerprint_and_computes_no_correlations():
     assert "correlation" not in vars(problem).keys() | vars(changed).keys()
     assert problem.fixed is None
     assert problem.fingerprint == before != changed.fingerprint
+    assert with_fields(problem, alpha=0.2).fingerprint not in (before, changed.fingerprint)
 
 
 def test_a_workload_is_no_search():
