@@ -6,12 +6,15 @@ with the family (`yardstick`). A certificate says that an edge's set separates i
 ends, has no member that the tiers keep out of it, and has the size of the level at which the edge was removed.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import load_problem
 from gpupc_impl.core.problem import Problem
@@ -160,17 +163,29 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
     misplacement = "the set is not of one end's neighbours"
     if answer.problem.tiers is not None:
         misplacement += ", or has a member that is later than both ends"
-    for pairs, members in _removed(answer):
-        some = np.arange(-offset % stride, len(pairs), stride)
-        offset += len(pairs)
-        pairs, members = pairs[some], members[some]
-        checked += len(pairs)
+
+    def faults(pairs: np.ndarray, members: np.ndarray) -> list[str]:
         ratios, tolerances, misplaced = answer.ratios(pairs, members)
+        listed = []
         for k in np.flatnonzero(misplaced | ~(ratios <= 1 + tolerances)):
             given = ", ".join(names[s] for s in members[k])
             fault = f"it does not separate: the statistic is {ratios[k]:.12g} times its critical value"
-            fault = misplacement if misplaced[k] else fault
-            failures.append(f"{answer.label(pairs[k])} given {{{given}}}: {fault}")
+            listed.append(f"{answer.label(pairs[k])} given {{{given}}}: {misplacement if misplaced[k] else fault}")
+        return listed
+
+    # Only tests of arrays, which are so fast that all edges are tested again, run in several threads.
+    threads = available_cores() if answer.retest.affordable is None else 1
+    with ThreadPoolExecutor(threads) as pool:
+        begun: deque[Future[list[str]]] = deque()
+        for pairs, members in _removed(answer):
+            some = np.arange(-offset % stride, len(pairs), stride)
+            offset += len(pairs)
+            checked += len(some)
+            begun.append(pool.submit(faults, pairs[some], members[some]))
+            if len(begun) > threads:  # so that few batches are in memory
+                failures += begun.popleft().result()
+        for batch in begun:
+            failures += batch.result()
     return checked, failures
 
 

@@ -35,7 +35,7 @@ MAY_USE = {
     "out_of_core": {"gaussian", "engine", "core", "backends"},
     "distributed": {"out_of_core", "gaussian", "engine", "core", "backends"},
     "measurement": {"core", "backends"},
-    "verification": {"measurement", "core"},
+    "verification": {"measurement", "core", "backends"},
     "reporting": {"measurement", "verification", "latent", "core", "backends"},
     "views": {"core"},
     "time_series": {"gaussian", "nonlinear", "discrete", "tables", "core", "backends"},
