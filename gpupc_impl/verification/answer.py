@@ -49,8 +49,8 @@ class Answer:
         return str(self.skeleton.facts.get("differs_by", ""))
 
     def _key(self, pairs: np.ndarray) -> np.ndarray:
-        pairs = np.asarray(pairs, np.int64)
-        return pairs.min(axis=-1) * self._p + pairs.max(axis=-1)
+        first, second = pairs[..., 0], pairs[..., 1]
+        return np.minimum(first, second, dtype=np.int64) * self._p + np.maximum(first, second)
 
     def level(self, pairs: np.ndarray) -> np.ndarray:
         """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge, -1 for a forbidden pair."""

@@ -8,6 +8,7 @@ draws its own random numbers.
 import numpy as np
 
 from gpupc_impl.core import mapped_arrays
+from gpupc_impl.core.result import NO_PAIRS
 from gpupc_impl.verification.answer import Answer
 
 STATUSES = ("equal", "alone", "near-threshold", "convention", "random", "explained", "unexplained", "not-run")
@@ -25,7 +26,7 @@ def _differing_marks(one: Answer, other: Answer) -> np.ndarray:
     """Return the (k, 2) pairs i <= j, ascending, of which two graphs with marks say different things."""
     ours, theirs = one.marks or {}, other.marks or {}
     if not (ours and theirs):
-        return np.empty((0, 2), np.int64)
+        return NO_PAIRS
     far = {key for key in ours.keys() & theirs.keys() if abs((ours[key] or 0) - (theirs[key] or 0)) > P_VALUES_AGREE}
     pairs = {(min(i, j), max(i, j)) for i, j, _ in far | (ours.keys() ^ theirs.keys())}
     return np.array(sorted(pairs), np.int64).reshape(-1, 2)
@@ -33,7 +34,7 @@ def _differing_marks(one: Answer, other: Answer) -> np.ndarray:
 
 def _differing_edges(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the (k, 2) pairs i < j, ascending, that are an edge of exactly one of the graphs."""
-    found = [np.empty((0, 2), np.int64)]
+    found = [NO_PAIRS]
     for rows in mapped_arrays.row_pieces(one):
         pairs = np.argwhere(np.triu(one[rows] != other[rows], rows.start + 1))
         pairs[:, 0] += rows.start
@@ -46,10 +47,14 @@ class Comparison:
 
     def __init__(self, reference: Answer, candidate: Answer):
         self.reference, self.candidate = reference, candidate
+        self.edges = self.sets = NO_PAIRS
+        self.sets_compared = reference.canonical and candidate.canonical
+        if reference is candidate:
+            return
         edges = _differing_edges(reference.skeleton.adjacency, candidate.skeleton.adjacency)
         self.edges = np.unique(np.concatenate([edges, _differing_marks(reference, candidate)]), axis=0)
-        self.sets_compared = reference.canonical and candidate.canonical
-        self.sets = self._differing_sets() if self.sets_compared else np.empty((0, 2), np.int64)
+        if self.sets_compared:
+            self.sets = self._differing_sets()
 
     def _differing_sets(self) -> np.ndarray:
         """The pairs that both answers removed, but with different sets."""

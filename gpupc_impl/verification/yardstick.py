@@ -67,7 +67,7 @@ def _removed(skeleton: Skeleton) -> Iterator[Test]:
     """Yield removed pairs with their sets: half of them removed at level 0, if there are as many."""
     rng, p = np.random.default_rng(0), len(skeleton.names)
     listed = skeleton.sepsets.pairs
-    with_set = listed[rng.permutation(len(listed))[: TESTS_AT_MOST // 2]].tolist()
+    with_set = listed[rng.choice(len(listed), min(TESTS_AT_MOST // 2, len(listed)), replace=False)].tolist()
     drawn = np.unique(np.sort(rng.integers(0, p, (TESTS_AT_MOST, 2)), axis=1), axis=0)
     without_set = [(i, j) for i, j in drawn.tolist() if i != j and not skeleton.adjacency[i, j]]
     for i, j in with_set + without_set[: TESTS_AT_MOST // 2]:
