@@ -182,13 +182,15 @@ def over_datasets(
 # --- speedups over programs that are not on the GPU's machine --------------------------------------------------------
 def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], tuple[float, str]]:
     """Return, by program and data set, the ratio of the CPU times of the program and our serial reference on one core,
-    and a text with their names, from lines of cpu_factors.csv whose skeletons are the same."""
+    and a text with their names, from lines of cpu_factors.csv whose skeletons are the same. A line without edges is of
+    a program that had not ended, so its ratio is a lower bound."""
     factors = {}
     for row in rows:
-        if row["differing_edges"] == "0":
-            ratio = float(row["peer_cpu_s"]) / float(row["reference_cpu_s"])
+        if row["differing_edges"] == "0" or not row["edges"]:
+            kind, more = (float, "") if row["edges"] else (AtLeast, "more than ")
+            ratio = kind(float(row["peer_cpu_s"]) / float(row["reference_cpu_s"]))
             what = f"{row['peer']} over {row['reference']}, one core of {row['machine']}"
-            factors[row["peer"], row["dataset"]] = ratio, f"{number(ratio)} ({what})"
+            factors[row["peer"], row["dataset"]] = ratio, f"{more}{number(ratio)} ({what})"
     return factors
 
 
@@ -205,7 +207,7 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
         ours = over(fast, slow)(evidence, dataset)
         pair = [label(evidence.run(dataset, name).setting).replace(",", "") for name in (fast, slow)]
         what = f"{' over '.join(pair)}, {evidence.run(dataset, slow).machine}"
-        return {f"{dataset}: {text} × {number(ours)} ({what})": [factor * ours]}
+        return {f"{dataset}: {text} × {number(ours)} ({what})": [type(factor)(factor * ours)]}
 
     def quantity(evidence: Evidence, datasets: Sequence[str]) -> Numbers:
         found = over_datasets(product)(evidence, datasets)

@@ -247,6 +247,7 @@ QUANTITIES: dict[str, q.Quantity] = {
     "shared-by-40-rows": q.over_datasets(shared_by_40_rows),
     "runtime-over-n": along("n", q.smallest_step),
     "cupc-s-always-faster": q.by_size(size_of, q.over("cupc-s", "cupc-e"), each="generated sets"),
+    "cupc-e-over-stable-fast": over_stable_fast("cupc-e"),
     "linear-in-m": along("m", q.straightness),
     "linear-in-d": along("d", lambda places, times: q.straightness(places[1:], times[1:])),
     "fast-at-d-0.1": along("d", lambda places, times: times[0] / times[1]),

@@ -98,11 +98,15 @@ def test_a_series_varies_one_thing_and_takes_the_median_of_the_graphs(claims, re
 def test_a_claim_over_pcalg_is_a_chain_of_two_factors_where_the_skeletons_are_the_same(claims, record):
     records = [record("stable-serial", 9.0), record("cupc-e", 3.0)]
     factor = {"peer": "pcalg", "reference": "stable-serial", "dataset": "nci-60", "machine": "a CPU"}
-    factor |= {"peer_cpu_s": "40", "reference_cpu_s": "0.2", "differing_edges": "0"}
+    factor |= {"peer_cpu_s": "40", "reference_cpu_s": "0.2", "edges": "591", "differing_edges": "0"}
     row = claims(records, factors=[factor])["cupc-e-mean"]
     assert row["ours_low"] == pytest.approx(200 * 3)
     assert "200 (pcalg over stable-serial, one core of a CPU) × 3.00 (cuPC-E over stable-serial, " in row["measured_on"]
     assert claims(records, factors=[factor | {"differing_edges": "1"}])["cupc-e-mean"]["ours_low"] == pytest.approx(3)
+    row = claims(records, factors=[factor | {"edges": "", "differing_edges": ""}])["cupc-e-mean"]
+    assert row["ours_low"] == pytest.approx(200 * 3)
+    assert row["ours_high_is_bound"]
+    assert "more than 200 (pcalg over" in row["measured_on"]
 
 
 def test_the_time_that_is_hidden_behind_kernels():
