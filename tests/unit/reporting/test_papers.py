@@ -104,6 +104,7 @@ def test_a_claim_over_pcalg_is_a_chain_of_two_factors_where_the_skeletons_are_th
     assert "200 (pcalg over stable-serial, one core of a CPU) × 3.00 (cuPC-E over stable-serial, " in row["measured_on"]
     assert claims(records, factors=[factor | {"differing_edges": "1"}])["cupc-e-mean"]["ours_low"] == pytest.approx(3)
     row = claims(records, factors=[factor | {"edges": "", "differing_edges": ""}])["cupc-e-mean"]
+    assert row["ours_low"] == pytest.approx(200 * 3)
     assert row["ours_high_is_bound"]
     assert "more than 200 (pcalg over" in row["measured_on"]
 
