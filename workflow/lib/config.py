@@ -2,6 +2,7 @@
 
 import copy
 import difflib
+import fnmatch
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -140,9 +141,9 @@ def _setting_faults(config: Config) -> Iterator[str]:
                 continue
             if method.family != family:
                 yield f"{where}: method {method.name!r} is of family {method.family!r}"
-            for dataset in choice.get("only", []):
-                if dataset not in config["datasets"]:
-                    yield _unknown(dataset, config["datasets"], "data set", f"in {where}.only")
+            for pattern in choice.get("only", []):
+                if not fnmatch.filter(config["datasets"], pattern):
+                    yield _unknown(pattern, config["datasets"], "data set", f"in {where}.only")
 
 
 def _experiment_faults(config: Config) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The searches that a config requests, and what a cluster's jobs need to measure them."""
 
+import fnmatch
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -42,7 +43,7 @@ def setting_of(name: str, choice: Config, timing: Config, limits: Config) -> Set
 
 def is_requested(choice: Config, dataset: str) -> bool:
     """Return whether the config has a setting measured on a data set, which ``only`` may leave out."""
-    return dataset in choice.get("only", [dataset])
+    return any(fnmatch.fnmatchcase(dataset, pattern) for pattern in choice.get("only", ["*"]))
 
 
 def in_bytes(megabytes: float | None) -> int | None:

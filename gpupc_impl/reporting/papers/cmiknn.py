@@ -29,7 +29,8 @@ REFERENCE, SINGLE_THREADED = "tigramite", {"workers": 1}  # they stand for the p
 
 
 def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
-    slows = {run.dataset: run for run in of_method(runs, REFERENCE, **SINGLE_THREADED)}
+    of_reference = of_method(runs, REFERENCE, **SINGLE_THREADED)
+    slows = {run.dataset: run for run in of_reference if run.status != "skipped"}
     reference = next((run.setting for run in slows.values()), None)
     ours = by_key((run for run in runs if run.problem), lambda run: (run.setting, run.backend, run.problem["k_cmi"]))
     order = list(dict.fromkeys(run.setting for run in runs))
@@ -47,8 +48,8 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
         lines.append(c.Line([f"paper: {name}", k], cells))
     notes = [
         f"How many times faster than {REFERENCE} with one worker, the paper's single-threaded CPU version; medians "
-        f"over graphs, ours {' or '.join(map(str, sorted(graphs))) or 'none'} of each kind, the paper's 10. "
-        f"Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
+        f"over graphs: those of our {' or '.join(map(str, sorted(graphs))) or 'no'} of each kind on which it was run; "
+        f"the paper's 10. Ours: {_search(runs)}. Paper: n = 1,000, perm = 100.",
         *(["Cells in seconds are medians over the graphs that finished, on which that version was not run."] * alone),
         *(f"{CITED}, Table 5, {line}." for line in c.hardware(reported)),
     ]
@@ -59,14 +60,15 @@ def cmiknn_table5(runs: Runs, reported: CsvRows) -> Table:
 
 
 def _table5_cell(here: Runs, slows: Mapping[str, VerifiedRecord], is_reference: bool) -> c.Cell:
-    """Return the median speedup over the graphs of a size; the median time where the reference was not run on any."""
-    ratio = median_speedup([c.speedup(slows.get(run.dataset), run) for run in here])
+    """Return the median speedup over the graphs of a size on which the reference was run, or else the median time."""
+    compared = [run for run in here if run.dataset in slows]
+    ratio = median_speedup([c.speedup(slows[run.dataset], run) for run in compared])
     seconds = [run.median for run in here if run.median is not None]
     median = float(np.median(seconds)) if seconds else None
     own = {"source": "ours", "setting": here[0].setting, "backend": here[0].backend, "machine": here[0].machine}
     own |= {"k_cmi": here[0].problem["k_cmi"], "variables": here[0].problem["n_variables"]}
     own |= {"graphs": len(here), "finished": len(seconds), "median_s": median, **ratio.facts}
-    in_seconds = is_reference or not any(run.dataset in slows for run in here)
+    in_seconds = is_reference or not compared
     text = ("–" if median is None else f"{c.number(median)} s") if in_seconds else str(ratio)
     return c.Cell(text + c.mark(*(run for run in here if not run.reference)) * (text != "–"), own)
 
