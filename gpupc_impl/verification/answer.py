@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import NO_PAIRS, Skeleton
 from gpupc_impl.core.tiers import allowed_sets
 from gpupc_impl.measurement.record import Record
 
-_KEPT = np.iinfo(np.int64).max
+_KEPT = np.iinfo(np.int16).max
 
 
 class Answer:
@@ -31,11 +32,8 @@ class Answer:
             )
         self.canonical, self.random = record.canonical, record.random
         self.retest = get_family(self.problem.family).retest(self.problem)
-        self._p = problem.n_variables
-        self.sizes, self.set_keys = skeleton.sepsets.sizes(), self._key(skeleton.sepsets.pairs)
-        fixed = self.problem.fixed
+        self.sizes, fixed = skeleton.sepsets.sizes(), self.problem.fixed
         self.gaps = NO_PAIRS if fixed is None else fixed.forbidden
-        self._gap_keys = self._key(self.gaps)
 
     @functools.cached_property
     def marks(self) -> dict[tuple[int, int, str], float | None] | None:
@@ -48,23 +46,21 @@ class Answer:
         """The rule of its own by which a program's graph may differ, as a sentence; empty without one."""
         return str(self.skeleton.facts.get("differs_by", ""))
 
-    def _key(self, pairs: np.ndarray) -> np.ndarray:
-        first, second = pairs[..., 0], pairs[..., 1]
-        return np.minimum(first, second, dtype=np.int64) * self._p + np.maximum(first, second)
-
-    def level(self, pairs: np.ndarray) -> np.ndarray:
-        """The level at which each of the (..., 2) pairs was removed; `_KEPT` for an edge, -1 for a forbidden pair."""
-        levels = np.where(self.skeleton.adjacency[pairs[..., 0], pairs[..., 1]], _KEPT, 0)
-        if len(self.set_keys):
-            keys = self._key(pairs)
-            at = np.minimum(np.searchsorted(self.set_keys, keys), len(self.set_keys) - 1)
-            levels = np.where(self.set_keys[at] == keys, self.sizes[at], levels)
-        return np.where(np.isin(self._key(pairs), self._gap_keys), -1, levels) if len(self.gaps) else levels
+    @functools.cached_property
+    def levels(self) -> np.ndarray:
+        """The level at which each pair was removed, (p, p) int16; `_KEPT` for an edge, -1 for a forbidden pair."""
+        levels = np.where(self.skeleton.adjacency, np.int16(_KEPT), np.int16(0))
+        listed = self.skeleton.sepsets.pairs
+        for some in mapped_arrays.pieces(len(listed), 1 << 22):
+            first, second = listed[some].T
+            levels[first, second] = levels[second, first] = self.sizes[some]
+        first, second = self.gaps.T
+        levels[first, second] = levels[second, first] = -1
+        return levels
 
     def missing(self, ends: np.ndarray, sets: np.ndarray) -> np.ndarray:
         """Return which members of the (k, l) sets are no neighbours of the (k,) `ends` at level l: (k, l) bool."""
-        links = np.stack([np.broadcast_to(ends[:, None], sets.shape), sets], axis=-1)
-        return (self.level(links) < sets.shape[1]) | (links[..., 0] == links[..., 1])
+        return (self.levels[ends[:, None], sets] < sets.shape[1]) | (ends[:, None] == sets)
 
     def absent(self, end: int, members: Sequence[int]) -> list[int]:
         """Return the members of one set that are no neighbours of `end` at the set's level."""

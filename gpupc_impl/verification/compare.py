@@ -59,7 +59,9 @@ class Comparison:
     def _differing_sets(self) -> np.ndarray:
         """The pairs that both answers removed, but with different sets."""
         ours, theirs = self.reference, self.candidate
-        _, a, b = np.intersect1d(ours.set_keys, theirs.set_keys, return_indices=True)
+        p = len(ours.skeleton.names)
+        keys = [answer.skeleton.sepsets.pairs.astype(np.int64) @ [p, 1] for answer in (ours, theirs)]
+        _, a, b = np.intersect1d(*keys, assume_unique=True, return_indices=True)
         differ = ours.sizes[a] != theirs.sizes[b]
         for level in np.unique(ours.sizes[a]):
             same = np.flatnonzero((ours.sizes[a] == level) & ~differ)

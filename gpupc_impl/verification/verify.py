@@ -193,10 +193,10 @@ def _broken(answer: Answer) -> list[str]:
     """Return a sentence for each required edge that the answer lacks and each forbidden edge that it has."""
     if answer.problem.fixed is None:
         return []
-    sepsets, broken = answer.skeleton.sepsets, answer.problem.fixed.broken_by(answer.skeleton.adjacency)
+    listed, broken = answer.skeleton.sepsets.pairs, answer.problem.fixed.broken_by(answer.skeleton.adjacency)
     faults = [f"{answer.label(pair)}: background knowledge requires or forbids it" for pair in broken]
-    with_set = answer.level(sepsets.pairs) < 0
-    return faults + [f"{answer.label(pair)}: it is forbidden, and has a set" for pair in sepsets.pairs[with_set]]
+    with_set = answer.levels[listed[:, 0], listed[:, 1]] < 0
+    return faults + [f"{answer.label(pair)}: it is forbidden, and has a set" for pair in listed[with_set]]
 
 
 def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -205,16 +205,10 @@ def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     rows = max(_PAIRS_AT_ONCE // p, 1)
     for first in range(0, p, rows):  # Most pairs have the empty set and are in no list.
         last = min(first + rows, p)
-        removed = (np.arange(p) > np.arange(first, last)[:, None]) & ~answer.skeleton.adjacency[first:last]
-        start, stop = np.searchsorted(answer.set_keys, (first * p, last * p))
-        here = listed[start:stop].astype(np.int64)
-        removed[here[:, 0] - first, here[:, 1]] = False
-        gaps = answer.gaps[slice(*np.searchsorted(answer.gaps[:, 0], (first, last)))]
-        removed[gaps[:, 0] - first, gaps[:, 1]] = False
-        pairs = np.argwhere(removed)
+        pairs = np.argwhere((np.arange(p) > np.arange(first, last)[:, None]) & (answer.levels[first:last] == 0))
         pairs[:, 0] += first
         yield pairs, np.empty((len(pairs), 0), np.int64)
-    for level in np.unique(answer.sizes):
+    for level in np.flatnonzero(np.bincount(answer.sizes)):
         chosen = np.flatnonzero(answer.sizes == level)
         for part in mapped_arrays.pieces(len(chosen), _PAIRS_AT_ONCE):
             yield listed[chosen[part]].astype(np.int64), answer.members(chosen[part], level)

@@ -25,8 +25,7 @@ def answer(removed, ratio=0.5, tolerance=1e-9, *, canonical=True, random=False):
     sepsets = SeparatingSets.from_levels(adjacency, sets)
     made.skeleton = Skeleton(adjacency, sepsets, tuple("abcdef"), (), (), (), 0, "made up")
     made.problem, made.gaps = types.SimpleNamespace(fixed=None), NO_PAIRS
-    made.canonical, made.random, made._p = canonical, random, P
-    made.sizes, made.set_keys = sepsets.sizes(), made._key(sepsets.pairs)
+    made.canonical, made.random, made.sizes = canonical, random, sepsets.sizes()
     made.ratios = lambda pairs, _: (np.array([ratio]), np.array([tolerance]), np.zeros(len(pairs), bool))
     return made
 
