@@ -40,6 +40,7 @@ class Evidence:
         tests: the single tests.
         algorithm_7: the runs with cuPC's Algorithm 7 for every set, which belong to another test than the others.
         changes: how the SHD of each graph of GPU-CMIknn's Fig. 1 changes, by k_CMI.
+        elsewhere: the seconds of tigramite on one core of another machine, by data set; only their ratios count.
     """
 
     runs: Sequence[VerifiedRecord]
@@ -49,6 +50,7 @@ class Evidence:
     tests: Any = None
     algorithm_7: Evidence | None = None
     changes: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
+    elsewhere: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         published = [(run.dataset, run.method, run.params) for run in self.runs if run.separating_sets == "first-come"]
@@ -279,6 +281,18 @@ def by_size(
         where = stated((symbol, sorted({dict(size)[symbol] for size in groups})) for symbol in sorted(symbols))
         graphs = f" ({len(numbers.values)} graphs)" if len(numbers.values) > len(groups) else ""
         return Numbers({where + graphs: [reduce(medians)] if reduce else medians}, numbers.missing)
+
+    return quantity
+
+
+def quotient(one: Quantity, other: Quantity) -> Quantity:
+    """Return the ratio of the means of the numbers of two quantities."""
+
+    def quantity(evidence: Any, datasets: Sequence[str]) -> Numbers:
+        above, below = one(evidence, datasets), other(evidence, datasets)
+        if not (above.values and below.values):
+            return Numbers({}, {**below.missing, **above.missing})
+        return Numbers({"; ".join([*below.values, *above.values]): [float(np.mean(above.all) / np.mean(below.all))]})
 
     return quantity
 

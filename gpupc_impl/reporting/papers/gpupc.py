@@ -260,18 +260,27 @@ def out_of_memory(chosen: q.Chosen) -> q.Quantity:
     return quantity
 
 
-def over_bnlearn(fast: str) -> q.Quantity:
-    return q.chained(q.over_datasets(q.over(fast, PARALLEL)), "bnlearn", PARALLEL, fast)
+def over_bnlearn(fast: str, reduce: q.Reduce | None = None) -> q.Quantity:
+    return q.chained(q.over_datasets(q.over(fast, PARALLEL), reduce), "bnlearn", PARALLEL, fast, reduce)
+
+
+def spread(low: float, high: float) -> q.Compute:
+    """Return how many times the smallest number at values in a range the largest is."""
+    return lambda places, found: max(inside := q.within(low, high)(places, found)) / min(inside)
 
 
 QUANTITIES: dict[str, q.Quantity] = {
     "up-to-45.6": q.by_size(workload, GAIN, reduce=max),
-    "up-to-62.1": q.chained(q.over_datasets(q.reaching(62.1, GPUPC, PARALLEL), max), "bnlearn", PARALLEL, GPUPC, max),
-    "steady-over-N": speedup_over("N", q.within(0, math.inf)),
+    "up-to-62.1": over_bnlearn(GPUPC, max),
+    "steady-over-N": speedup_over("N", spread(0, math.inf)),
     "quadruple": runtime_over("N", q.per_doubling(0, math.inf)),
-    "similar-over-categories": speedup_over("max |V|", q.within(4, 10)),
+    "similar-over-categories": speedup_over("max |V|", spread(4, 10)),
     "two-categories": speedup_over("max |V|", q.growth(4, 2)),
     "memory-of-categories": out_of_memory(lambda size: size["max |V|"] > 10),
+    "largest-gap-over-n": q.quotient(
+        speedup_over("n", lambda _, found: max(found)),
+        q.by_size(workload, GAIN, lambda size: size["n"] == 10_000, max),
+    ),
     "500k-samples": speedup_over("n", q.within(500_000, math.inf, max)),
     "10k-samples": speedup_over("n", q.within(10_000, 10_000)),
     "order-of-magnitude": speedup_over("n", lambda _, found: max(found)),

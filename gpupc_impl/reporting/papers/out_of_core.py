@@ -331,11 +331,6 @@ def across(one: tuple[int, q.Measure], other: tuple[int, q.Measure]) -> q.Quanti
     return quantity
 
 
-def level_zero_gigabytes(p: int) -> q.Quantity:
-    """Return what unified memory allocates for level 0: for each pair a correlation, a flag and a key."""
-    return lambda evidence, datasets: q.Numbers({"computed: 17 bytes for each pair of variables": [17 * p**2 / 1e9]})
-
-
 UM_OVER_BLOCK = q.ratio(level(BLOCK, 0), level(UM, 0))
 BLOCK_OVER_UM = q.ratio(level(UM, 1), level(BLOCK, 1))
 GIGABYTES = q.of_run(
@@ -346,7 +341,8 @@ REMOVED = q.of_run(BLOCK, lambda run: 100 - run.left_by_level_0)
 QUANTITIES: dict[str, q.Quantity] = {
     "over-um-95": q.over_datasets(q.reaching(95, BLOCK, UM)),
     "over-cpu-236": q.over_datasets(q.reaching(236, BLOCK, PARALLEL)),
-    "level-0-up-to-15": q.by_size(connected, UM_OVER_BLOCK, reduce=max),
+    "level-0-always": over_variables("unified memory over block-based", UM_OVER_BLOCK, q.within(0, math.inf)),
+    "level-0-up-to-15": at(5_000, UM_OVER_BLOCK),
     "level-0-55000": at(55_000, UM_OVER_BLOCK),
     "level-0-gap": over_variables(
         "unified memory over block-based", UM_OVER_BLOCK, lambda _, found: found[-1] / found[0]
@@ -354,8 +350,6 @@ QUANTITIES: dict[str, q.Quantity] = {
     "level-1-similar": over_variables("block-based over unified memory", BLOCK_OVER_UM, q.within(0, 35_000)),
     "level-1-40000": at(40_000, BLOCK_OVER_UM),
     "level-1-55000": at(55_000, BLOCK_OVER_UM),
-    "memory-level-0-5000": level_zero_gigabytes(5_000),
-    "memory-level-0-55000": level_zero_gigabytes(55_000),
     "memory-level-1-5000": at(5_000, GIGABYTES),
     "memory-level-1-55000": over_variables(
         "unified memory, whose arrays grow with the square of N",
