@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         outputs = {each: f"{folder}/{options.name}.{each}" for each in entry.outputs()}
         entry.write(sources, outputs)
+        options.path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(outputs[kind], options.path)
     return 0
 
