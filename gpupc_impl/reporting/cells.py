@@ -323,8 +323,12 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
     if any(run.stale for run in runs if run.median is not None):
         notes.append(STALE_NOTE)
     failed = [run for run in runs if run.median is None and run.why]
-    reasons = grouped(((f"{run.dataset} {status_word(run.status)}", run.why), label(run.setting)) for run in failed)
-    return notes + [f"{where}: {' / '.join(settings)}: {why}" for (where, why), settings in reasons.items()]
+    by_run = grouped(((run.dataset, status_word(run.status), run.why), label(run.setting)) for run in failed)
+    reasons = grouped(((end, why, tuple(settings)), dataset) for (dataset, end, why), settings in by_run.items())
+    for (end, why, settings), sets in reasons.items():
+        more = f" and {len(sets) - 3} more" * (len(sets) > 3)
+        notes.append(f"{', '.join(sets[:3])}{more} {end}: {' / '.join(settings)}: {why}")
+    return notes
 
 
 def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:

@@ -387,7 +387,6 @@ def elsewhere(evidence: q.Evidence, dataset: str) -> float:
 
 CPU_8 = q.seconds(REFERENCE, workers=8)
 OVER_ELSEWHERE = q.ratio(elsewhere, q.seconds(PARALLEL))
-CPU_8_OVER_ELSEWHERE = q.ratio(elsewhere, CPU_8)
 PARALLEL_OVER_SINGLE = q.ratio(q.seconds(SINGLE), q.seconds(PARALLEL))
 
 
@@ -411,7 +410,7 @@ QUANTITIES: dict[str, q.Quantity] = {
         q.by_size(case_of(), q.ratio(GPU, CPU), lambda size: size["n"] == 10_000 and size["k_CMI"] == ADAPTIVE)
     ),
     "cpu-8": q.by_size(graph, q.ratio(CPU, CPU_8), with_k(7, 20)),
-    "cpu-8-at-200": q.quotient(*(q.by_size(graph, CPU_8_OVER_ELSEWHERE, with_k(k)) for k in (200, 7))),
+    "cpu-8-at-200": q.quotient(*(q.by_size(graph, q.ratio(elsewhere, CPU_8), with_k(k)) for k in (200, 7))),
     "parallel-up-to-1000": q.by_size(graph, q.reaching(1000, PARALLEL, REFERENCE), reduce=max),
     "parallel-up-to-240": q.by_size(graph, q.reaching(240, PARALLEL, REFERENCE, workers=8), reduce=max),
     "parallel-up-to-3": q.by_size(graph, PARALLEL_OVER_SINGLE, reduce=max),
