@@ -67,7 +67,10 @@ def number(value: float, digits: int = 3) -> str:
 
 
 class AtLeast(float):
-    """A number of ours that is a lower bound, because the slower method hit its time limit."""
+    """A number of ours that is a lower bound, because the slower method hit its time limit; so are its ratios."""
+
+    def __truediv__(self, other: float) -> "AtLeast":
+        return AtLeast(float(self) / other)
 
 
 def median(values: Sequence[float]) -> float:
