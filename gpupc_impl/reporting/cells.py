@@ -66,6 +66,14 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{decimals}f}"
 
 
+NAMED = 3  # the most data sets that a text names for one reason; the CSV has all
+
+
+def few(names: Sequence[str], most: int | None = NAMED) -> str:
+    more = len(names) - len(names[:most])
+    return f"{', '.join(names[:most])}{f' and {more} more' * bool(more)}"
+
+
 class AtLeast(float):
     """A number of ours that is a lower bound, because the slower method hit its time limit; so are its ratios."""
 
@@ -328,10 +336,7 @@ def remarks(runs: Iterable[VerifiedRecord]) -> list[str]:
     failed = [run for run in runs if run.median is None and run.why]
     by_run = grouped(((run.dataset, status_word(run.status), run.why), label(run.setting)) for run in failed)
     reasons = grouped(((end, why, tuple(settings)), dataset) for (dataset, end, why), settings in by_run.items())
-    for (end, why, settings), sets in reasons.items():
-        more = f" and {len(sets) - 3} more" * (len(sets) > 3)
-        notes.append(f"{', '.join(sets[:3])}{more} {end}: {' / '.join(settings)}: {why}")
-    return notes
+    return notes + [f"{few(sets)} {end}: {' / '.join(its)}: {why}" for (end, why, its), sets in reasons.items()]
 
 
 def hardware(reported: Iterable[Mapping[str, str]]) -> list[str]:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpupc_impl.reporting.cells import AtLeast, number
+from gpupc_impl.reporting.cells import NAMED, AtLeast, few, number
 from gpupc_impl.reporting.quantities import Evidence, Numbers, Quantity
 from gpupc_impl.reporting.runs import grouped, kernels_of
 from gpupc_impl.reporting.tables import Table, markdown
@@ -27,8 +27,6 @@ from gpupc_impl.reporting.tables import Table, markdown
 Claim = Mapping[str, str]
 
 ABOUT = 0.25  # the tolerance for a number that the paper states as a single value, relative to that value
-
-NAMED = 3  # the most data sets that a cell names for one reason of missing numbers; the CSV has all
 
 HOLDS, MORE, LESS = "holds", "holds more strongly", "holds less strongly"
 CONTRADICTED, NOT_JUDGED = "contradicted", "cannot be judged"
@@ -143,11 +141,8 @@ RULES = (
 
 def _listed(missing: Mapping[str, str], most: int | None = None) -> str:
     """Format the missing numbers, grouped by reason, with at most `most` names for each."""
-    texts = []
-    for why, names in grouped((why, what) for what, why in missing.items()).items():
-        more = len(names) - len(names[:most])
-        texts.append(f"{', '.join(names[:most])}{f' and {more} more' * bool(more)} ({why})")
-    return "; ".join(texts)
+    by_reason = grouped((why, what) for what, why in missing.items())
+    return "; ".join(f"{few(names, most)} ({why})" for why, names in by_reason.items())
 
 
 CLAIMS = ("cupc", "ooc", "gpupc", "cmiknn")  # the papers that results/reported/PAPER_claims.csv names

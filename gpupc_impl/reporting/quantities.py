@@ -190,7 +190,7 @@ def factors_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str], tuple
     for row in rows:
         if row["differing_edges"] == "0" or not row["edges"]:
             kind, more = (float, "") if row["edges"] else (AtLeast, "more than ")
-            ratio = kind(float(row["peer_cpu_s"]) / float(row["reference_cpu_s"]))
+            ratio = kind(row["peer_cpu_s"]) / float(row["reference_cpu_s"])
             what = f"{row['peer']} over {row['reference']}, one core of {row['machine']}"
             factors[row["peer"], row["dataset"]] = ratio, f"{more}{number(ratio)} ({what})"
     return factors

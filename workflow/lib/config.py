@@ -2,7 +2,6 @@
 
 import copy
 import difflib
-import fnmatch
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from gpupc_impl.core.files import parse_yaml, read_text, shortened
 from gpupc_impl.core.registry import InvalidParameter, UnknownMethod
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.experiments import expand
-from workflow.lib.searches import Config, method_of
+from workflow.lib.searches import Config, is_requested, method_of
 
 SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
 
@@ -142,7 +141,7 @@ def _setting_faults(config: Config) -> Iterator[str]:
             if method.family != family:
                 yield f"{where}: method {method.name!r} is of family {method.family!r}"
             for pattern in choice.get("only", []):
-                if not fnmatch.filter(config["datasets"], pattern):
+                if not any(is_requested({"only": [pattern]}, dataset) for dataset in config["datasets"]):
                     yield _unknown(pattern, config["datasets"], "data set", f"in {where}.only")
 
 
