@@ -276,10 +276,11 @@ def _ratio_panel(
 PARALLEL = "stable-parallel"
 
 
-def connected(run: VerifiedRecord) -> Mapping[str, float] | None:
-    """Return the number of variables of the data of section 5.1, of which no edge is removed; None for other data."""
+def connected(run: VerifiedRecord, last: int = 1) -> Mapping[str, float] | None:
+    """Return the number of variables of the data of section 5.1, of which no edge is removed, in a search whose last
+    level is given; None for other data."""
     facts = run.problem or {}
-    return {"N": facts["n_variables"]} if facts.get("alpha", 0) > 0.99 else None
+    return {"N": facts["n_variables"]} if facts.get("alpha", 0) > 0.99 and facts["max_level"] == last else None
 
 
 def level(method: str, which: int) -> q.Measure:
@@ -290,8 +291,8 @@ def tests(which: int) -> q.Measure:
     return q.of_run(BLOCK, lambda run: dict(enumerate(run.result.tests_per_level)).get(which), f"has no level {which}")
 
 
-def at(variables: int, measure: q.Measure) -> q.Quantity:
-    return q.by_size(connected, measure, lambda size: size["N"] == variables)
+def at(variables: int, measure: q.Measure, last: int = 1) -> q.Quantity:
+    return q.by_size(lambda run: connected(run, last), measure, lambda size: size["N"] == variables)
 
 
 def over_variables(name: str, measure: q.Measure, compute: q.Compute) -> q.Quantity:
@@ -306,9 +307,8 @@ def by_layout(evidence: q.Evidence) -> dict[str, q.Evidence]:
     return {name: dataclasses.replace(evidence, runs=its) for name, its in by_setting.items()}
 
 
-def tests_at(variables: int, which: int) -> q.Quantity:
-    """Return the tests of a level, which do not depend on the layout, so that of any layout is taken."""
-    quantity = at(variables, tests(which))
+def of_any_layout(quantity: q.Quantity) -> q.Quantity:
+    """Return a quantity of the first block-based setting for which it has numbers, the paper's square blocks first."""
 
     def of_any(evidence: q.Evidence, datasets: Sequence[str]) -> q.Numbers:
         found = (quantity(alone, datasets) for alone in by_layout(evidence).values())
@@ -317,18 +317,14 @@ def tests_at(variables: int, which: int) -> q.Quantity:
     return of_any
 
 
+def tests_at(variables: int, which: int) -> q.Quantity:
+    """Return the tests of a level, which do not depend on the layout, so that of any layout is taken."""
+    return of_any_layout(at(variables, tests(which)))
+
+
 def across(one: tuple[int, q.Measure], other: tuple[int, q.Measure]) -> q.Quantity:
     """Return the ratio of a number at one size to a number at another size, both of one block-based setting."""
-
-    def quantity(evidence: q.Evidence, datasets: Sequence[str]) -> q.Numbers:
-        for setting, alone in by_layout(evidence).items():
-            above, below = (at(*each)(alone, datasets) for each in (one, other))
-            if above.values and below.values:
-                where = f"{setting}, N = {one[0]:g} and {other[0]:g}"
-                return q.Numbers({where: [above.all[0] / below.all[0]]})
-        return q.Numbers({}, {f"N = {one[0]:g} and {other[0]:g}": "no block-based setting was measured at both"})
-
-    return quantity
+    return of_any_layout(q.quotient(at(*one), at(*other)))
 
 
 UM_OVER_BLOCK = q.ratio(level(BLOCK, 0), level(UM, 0))
@@ -350,6 +346,8 @@ QUANTITIES: dict[str, q.Quantity] = {
     "level-1-similar": over_variables("block-based over unified memory", BLOCK_OVER_UM, q.within(0, 35_000)),
     "level-1-40000": at(40_000, BLOCK_OVER_UM),
     "level-1-55000": at(55_000, BLOCK_OVER_UM),
+    "memory-level-0-5000": at(5_000, GIGABYTES, last=0),
+    "memory-level-0-55000": at(55_000, GIGABYTES, last=0),
     "memory-level-1-5000": at(5_000, GIGABYTES),
     "memory-level-1-55000": over_variables(
         "unified memory, whose arrays grow with the square of N",
