@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gpupc_impl import methods
+from gpupc_impl.backends import open_backend
 from gpupc_impl.core.registry import InvalidParameter, Method, Parameter
 from gpupc_impl.core.solve import unavailable
 
@@ -67,3 +68,21 @@ def random_parameters(method: Method, rng: np.random.Generator) -> dict:
         return int(rng.choice([parameter.minimum, 1, 3, 32, 100]))
 
     return {name: draw(parameter) for name, parameter in method.params.items()}
+
+
+def check_single_tests(setting: tuple[Method, str], draw: Callable, reference: type, retest: type, ci_test: Callable):
+    """A reference's sums of random tests equal the retest's, and with every selection the kernels give their count and
+    CMI, bit for bit."""
+    method, backend = setting
+    rng = np.random.default_rng(0)
+    for _ in range(15):
+        problem = draw(rng)
+        i, j, *rest = rng.permutation(problem.n_variables).tolist()
+        members = tuple(sorted(rest[: rng.integers(len(rest) + 1)]))
+        sums = reference(problem).partial_sums(i, [j], members)[0]
+        np.testing.assert_array_equal(retest(problem).partials(i, j, list(members)), sums)
+        for selection in method.params["selection"].choices:
+            count, cmi, permuted = ci_test(problem, i, j, members, open_backend(backend), selection=selection)
+            assert count == (sums[1:] <= sums[0]).sum()
+            assert cmi == problem.cmi(sums[0])
+            np.testing.assert_array_equal(permuted, problem.cmi(sums[1:]))

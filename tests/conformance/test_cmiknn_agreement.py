@@ -15,7 +15,7 @@ from gpupc_impl.backends import open_backend
 from gpupc_impl.nonlinear.cmi_estimator import ci_test
 from gpupc_impl.nonlinear.problem import NonlinearProblem
 from gpupc_impl.nonlinear.retest import Retest
-from tests.conformance.drawn import knn_options, random_parameters, usable
+from tests.conformance.drawn import check_single_tests, knn_options, random_parameters, usable
 from tests.graphs import assert_same
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
@@ -84,21 +84,9 @@ def test_every_method_finds_the_same(chunk, most_samples, most_permutations):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_counts_and_cmi_of_single_tests(name):
-    """With every selection the kernels give the count and the CMI of the numba references."""
     from baselines._cmiknn import CmiknnTest
 
-    method, backend = KERNELS[name]
-    rng = np.random.default_rng(0)
-    for _ in range(12):
-        problem = draw_problem(rng, 120, 40)
-        i, j, *rest = rng.permutation(problem.n_variables).tolist()
-        members = tuple(sorted(rest[: rng.integers(len(rest) + 1)]))
-        sums = CmiknnTest(problem).partial_sums(i, [j], members)[0]
-        for selection in method.params["selection"].choices:
-            count, cmi, permuted = ci_test(problem, i, j, members, open_backend(backend), selection=selection)
-            assert count == (sums[1:] <= sums[0]).sum()
-            assert cmi == problem.cmi(sums[0])
-            np.testing.assert_array_equal(permuted, problem.cmi(sums[1:]))
+    check_single_tests(KERNELS[name], lambda rng: draw_problem(rng, 120, 40), CmiknnTest, Retest, ci_test)
 
 
 @pytest.mark.parametrize("n", [10, 11, 31, 33, 257])

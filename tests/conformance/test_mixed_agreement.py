@@ -14,7 +14,7 @@ from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.mixed.gpucmiknn_mixed import mixed_ci_test
 from gpupc_impl.mixed.retest import MixedRetest
-from tests.conformance.drawn import knn_options, random_parameters, usable
+from tests.conformance.drawn import check_single_tests, knn_options, random_parameters, usable
 from tests.graphs import assert_same
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
@@ -62,37 +62,21 @@ def test_the_methods_are_here():
     assert {method.name for method, _ in SETTINGS.values()} >= {"gpucmiknn-mixed", "mixed-serial", "mixed-parallel"}
 
 
-@pytest.mark.parametrize("chunk", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))])
-def test_every_method_finds_the_same(chunk):
-    for case in range(CASES_A_TEST):
-        check_agreement(CASES_A_TEST * chunk + case, most_samples=60, most_permutations=20)
+LARGER = [(chunk, 60, 20) for chunk in (1, 2, 3)] + [(chunk, 200, 100) for chunk in range(1667, 1677)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(10))
-def test_every_method_finds_the_same_on_larger_data(chunk):
+@pytest.mark.parametrize("data", [(0, 60, 20), *(pytest.param(data, marks=pytest.mark.slow) for data in LARGER)])
+def test_every_method_finds_the_same(data):
+    chunk, most_samples, most_permutations = data
     for case in range(CASES_A_TEST):
-        check_agreement(10_000 + CASES_A_TEST * chunk + case, most_samples=200, most_permutations=100)
+        check_agreement(CASES_A_TEST * chunk + case, most_samples, most_permutations)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_counts_and_cmi_of_single_tests(name):
-    """With either selection a test's values equal the numba reference's and the retest's, bit for bit."""
     from baselines._mixed import MixedTest
 
-    method, backend = KERNELS[name]
-    rng = np.random.default_rng(0)
-    for _ in range(15):
-        problem = draw_problem(rng, 80, 20)
-        i, j, *rest = rng.permutation(problem.n_variables).tolist()
-        members = tuple(sorted(rest[: rng.integers(len(rest) + 1)]))
-        sums = MixedTest(problem).partial_sums(i, [j], members)[0]
-        np.testing.assert_array_equal(MixedRetest(problem).partials(i, j, list(members)), sums)
-        for selection in method.params["selection"].choices:
-            count, cmi, permuted = mixed_ci_test(problem, i, j, members, open_backend(backend), selection=selection)
-            assert count == (sums[1:] <= sums[0]).sum()
-            assert cmi == problem.cmi(sums[0])
-            np.testing.assert_array_equal(permuted, problem.cmi(sums[1:]))
+    check_single_tests(KERNELS[name], lambda rng: draw_problem(rng, 80, 20), MixedTest, MixedRetest, mixed_ci_test)
 
 
 def chain(n: int, seed: int) -> pd.DataFrame:

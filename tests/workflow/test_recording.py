@@ -10,11 +10,13 @@ import pytest
 from datasets import registry
 from gpupc_impl.measurement.publish import check, publish
 from gpupc_impl.measurement.published import open_published
+from gpupc_impl.measurement.record import load_tests
 from gpupc_impl.reporting.catalogue import entries
 from tests.workflow.test_workflow import record, snakemake, variant
 from workflow.lib import jobs
 from workflow.lib.config import complete, read_config
 from workflow.lib.plan import Plan, recorded_plans
+from workflow.lib.searches import method_of
 from workflow.lib.single_tests import cases, is_timed
 
 CONFIGS = Path(__file__).parents[2] / "config"
@@ -111,16 +113,19 @@ def test_jobs_share_a_batch_without_measuring_twice():
         keys = [key for job in shares for key in job.keys]
         assert len(keys) == len(set(keys))
         assert set(keys) == set(batch.keys)
-        assert all(job.references in ({}, job.settings) for job in shares)
+        assert all(len({method_of(*each).backends == ("cpu",) for each in job.settings.items()}) == 1 for job in shares)
 
 
 def small(config):
-    """One data set, two quick settings, and one large graph."""
+    """One data set, two quick settings, one large graph, and a single test by a reference and by kernels."""
     graphs = {"spec": {"family": "gaussian", "generator": "generate.random_dag_gaussian"}, "name": "graph-p{p}"}
     graphs["sweeps"] = {"n": {"varies": "p", "parameters": {"p": [8], "m": 100, "density": 0.2, "seed": 0}}}
     config["datasets"] = {"tiny": config["datasets"]["tiny"]}
     config["settings"] = {"gaussian": {"stable-serial": {}, "slow": {}}}
     config["experiments"] = {"cupc_fig10": {"large": True, "settings": ["stable-serial"], "graphs": graphs}}
+    table = {"varies": "k_cmi", "k_cmi": [7], "samples": 60, "permutations": 5}
+    both = {"gpucmiknn-single": {}, "cmiknn-serial": {}}
+    config["ci_tests"] = {"tests": 1, "tables": {"cmiknn_table1": table}, "implementations": both}
 
 
 @pytest.mark.slow
@@ -135,6 +140,8 @@ def test_a_recording_goes_on_and_is_published(tmp_path):
     snakemake(tmp_path, config, *several, "record")
     assert (tmp_path / "results/records/graph-p8/stable-serial.json").stat().st_mtime_ns == measured
     assert record(tmp_path, "tiny", "slow")["status"] == "ok"
+    single = load_tests(tmp_path / "results/tests/cmiknn_table1.json")["cells"]
+    assert {cell["backend"]: cell["status"] for cell in single} == {"cpu": "ok", "host": "ok"}
     assert "Nothing to be done" in snakemake(tmp_path, config, *several[:-1], "--dry-run", "record")
     device = tmp_path / "device"
     publish(tmp_path / "results", device)

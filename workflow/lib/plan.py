@@ -28,6 +28,7 @@ from workflow.lib.searches import Config, Search, is_requested, method_of
 ROOT = Path(__file__).parents[2]
 # A published folder has nothing to show in an output without files of the first kind that this reads.
 MAIN_FILES = ("records", "tests", "timeline", "sharing", "problems")
+REFERENCES = ".references"  # the end of the name of a job that needs no GPU
 CONFIG = "config.yaml"  # the file in each recorded folder that holds the config of its runs
 Key = tuple[str, str]  # a run: the names of its data set and of its setting
 
@@ -51,11 +52,15 @@ class Batch(NamedTuple):
         """The batch's runs, those that a setting's ``only`` leaves out included."""
         return [(dataset, setting) for dataset in self.datasets for setting in self.settings]
 
-    @property
-    def references(self) -> dict[str, dict[str, Any]]:
-        """The settings whose methods have no kernels, and need no GPU."""
-        settings = self.settings.items()
-        return {name: choice for name, choice in settings if method_of(name, choice).backends == ("cpu",)}
+
+def shares_of(settings: Mapping[str, Config], apart: bool) -> dict[str, dict[str, Any]]:
+    """Return what each job measures, by the end of its name: all settings, or if `apart`, those whose methods have no
+    kernels, and need no GPU, separately."""
+    shares: dict[str, dict[str, Any]] = {}
+    for name, choice in settings.items():
+        is_reference = apart and method_of(name, choice).backends == ("cpu",)
+        shares.setdefault(REFERENCES if is_reference else "", {})[name] = choice
+    return shares
 
 
 class Plan:
@@ -93,20 +98,15 @@ class Plan:
     def jobs(self, apart: bool) -> dict[str, dict[str, Batch]]:
         """Return what each job measures, by its name, for each batch. If `apart`, settings without kernels, which need
         no GPU, and the data sets of a family have jobs of their own, so that several jobs can measure at a time."""
-        if not apart:
-            return {name: {name: batch} for name, batch in self.batches.items()}
         jobs: dict[str, dict[str, Batch]] = {}
         for name, batch in self.batches.items():
             parts = {name: batch}
-            if name in self.families:
+            if apart and name in self.families:
                 parts = {f"{name}.{dataset}": batch._replace(datasets=[dataset]) for dataset in batch.datasets}
-            references = batch.references
-            others = {each: choice for each, choice in batch.settings.items() if each not in references}
-            shares = [(suffix, each) for suffix, each in (("", others), (".references", references)) if each]
             jobs[name] = {
                 label + suffix: part._replace(settings=settings)
                 for label, part in parts.items()
-                for suffix, settings in shares
+                for suffix, settings in shares_of(batch.settings, apart).items()
             }
         return jobs
 

@@ -24,7 +24,7 @@ from gpupc_impl.measurement.environment import RUN
 from gpupc_impl.reporting.catalogue import entries
 from workflow.lib.config import complete
 from workflow.lib.jobs import leave_cores_to_measurements, parts_of
-from workflow.lib.plan import Plan, recorded_folders, recorded_plans
+from workflow.lib.plan import REFERENCES, Plan, recorded_folders, recorded_plans, shares_of
 from workflow.lib.problems import makers
 from workflow.lib.searches import resources_of_searches, resources_of_tests
 from workflow.lib.single_tests import cases
@@ -56,7 +56,6 @@ PLAN_FAMILIES = {batch.family for batch in PLAN.batches.values()} | {CI_TESTS["s
 TIMELINES = PLAN.timelines()
 # The data sets whose problem is removed as soon as it has been measured and verified.
 LARGE = [graph for experiment in PLAN.experiments.values() if experiment.large for graph in experiment.graphs]
-LIMITS = config["timing"], config["limits"], config["cluster"]
 SUMMARY, OUTCOME = Path("logs/check.log"), Path("logs/report_page.log")
 
 # `timing_slot` is the number of jobs that measure at a time: one, which has all cores, or one on each GPU and one that
@@ -65,26 +64,46 @@ CORES = workflow.cores or 1
 GPUS = int(getattr(workflow.global_resources.get("timing_slot"), "value", None) or 1) - 1
 JOBS_OF = PLAN.jobs(apart=GPUS > 0)
 JOBS = {name: job for jobs in JOBS_OF.values() for name, job in jobs.items()}
+# The implementations of single tests by the job that times them; the files of several jobs are joined.
+FOLDER = "timed" if GPUS else "tests"
+TESTS = {FOLDER + end: its for end, its in shares_of(CI_TESTS["implementations"], GPUS > 0).items()}
 
 
-def cores_of(job=None):
+def is_of_references(wildcards):
+    return GPUS > 0 and wildcards.get("job", "").endswith(REFERENCES)
+
+
+def cores_of(wildcards):
     """Return the number of cores of a measurement. References have so many that no two of their jobs run at a time."""
     if not GPUS:
         return CORES
     parts = parts_of(list(range(CORES)), GPUS)
-    return min(CORES, len(parts[GPUS]) + 1) if job and is_of_references(job) else len(parts[0])
+    return min(CORES, len(parts[GPUS]) + 1) if is_of_references(wildcards) else len(parts[0])
 
 
-def is_of_references(job):
-    return GPUS > 0 and JOBS[job].references == JOBS[job].settings
+def limits_of(wildcards):
+    """Return the minutes and megabytes that a measurement needs on a node of a cluster."""
+    job, limits = wildcards.get("job"), (config["timing"], config["limits"], config["cluster"])
+    if job is None:
+        return resources_of_searches(TIMELINES[wildcards.dataset], 1, 1, *limits)
+    if job in JOBS:
+        return resources_of_searches(JOBS[job].settings, len(JOBS[job].datasets), JOBS[job].repeats, *limits)
+    implementations = TESTS[job].values()
+    cells = len(implementations) * sum(len(cases(table)) for table in CI_TESTS["tables"].values())
+    longest = max((choice.get("time_limit_s", CI_TESTS["time_limit_s"]) for choice in implementations), default=0)
+    return resources_of_tests(cells, len(implementations), longest, *limits[1:])
 
 
-def gpu_of(job=None):
-    return int(BACKEND == "cuda" and not (job and is_of_references(job)))
-
-
-# A cluster's job that was ended is tried again (gpupc_impl/measurement/samples.py).
-MEASURING = {"timing_slot": 1, "gpu": gpu_of(), "slots": GPUS, "attempt": lambda wildcards, attempt: attempt}
+GPU = int(BACKEND == "cuda")
+MEASURING = {
+    "timing_slot": 1,
+    "gpu": lambda wildcards: GPU * (not is_of_references(wildcards)),
+    "references": lambda wildcards: int(is_of_references(wildcards)),
+    "slots": GPUS,
+    "attempt": lambda wildcards, attempt: attempt,  # A cluster's job that was ended is tried again (samples.py).
+    "runtime": lambda wildcards: limits_of(wildcards)["runtime"],
+    "mem_mb": lambda wildcards: limits_of(wildcards)["mem_mb"],
+}
 
 
 def one_of(names):
@@ -117,23 +136,6 @@ def outcomes_to_verify(wildcards):
 def records_to_verify(wildcards):
     """Return the records of a batch, after those of its references."""
     return list(map(PLAN.record, PLAN.references(wildcards.batch) + PLAN.batches[wildcards.batch].keys))
-
-
-# --- resources of a cluster's nodes ------------------------------------------------------------------------------------
-def limits_of_job(name):
-    job = JOBS[name]
-    return resources_of_searches(job.settings, len(job.datasets), job.repeats, *LIMITS)
-
-
-def limits_of_tests():
-    implementations = CI_TESTS["implementations"].values()
-    cells = len(implementations) * sum(len(cases(table)) for table in CI_TESTS["tables"].values())
-    longest = max((choice.get("time_limit_s", CI_TESTS["time_limit_s"]) for choice in implementations), default=0)
-    return resources_of_tests(cells, len(implementations), longest, *LIMITS[1:])
-
-
-def limits_of_timeline(dataset):
-    return resources_of_searches(TIMELINES[dataset], 1, 1, *LIMITS)
 
 
 # --- tables and figures ------------------------------------------------------------------------------------------------
