@@ -1,5 +1,6 @@
 """The adapters to the authors' own programs, with stand-ins for the programs: no GPU, and none of their code."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -248,6 +249,7 @@ def run(name, problem, params=None, **more):
 def compiled(tmp_path_factory):
     """``compiled(source)``: a stand-in as a shared library."""
 
+    @functools.cache
     def compile_it(source):
         folder = tmp_path_factory.mktemp("library")
         (folder / "stand_in.cpp").write_text(source)
@@ -262,14 +264,9 @@ def compiled(tmp_path_factory):
     return compile_it
 
 
-@pytest.fixture(scope="session")
-def library(compiled):
-    return compiled(STAND_IN)
-
-
 @pytest.fixture
-def cupc(library, monkeypatch):
-    monkeypatch.setenv("GPUPC_CUPC_LIBRARY", str(library))
+def cupc(compiled, monkeypatch):
+    monkeypatch.setenv("GPUPC_CUPC_LIBRARY", str(compiled(STAND_IN)))
 
 
 @pytest.fixture
@@ -356,14 +353,9 @@ def test_a_program_for_gpus_runs_on_them_alone(cupc):
         open_method_backend(method, "host")
 
 
-@pytest.fixture(scope="session")
-def tests_library(compiled):
-    return compiled(TESTS_STAND_IN)
-
-
 @pytest.fixture
-def gpucmiknn(tests_library, monkeypatch):
-    monkeypatch.setenv("GPUPC_GPUCMIKNN_LIBRARY", str(tests_library))
+def gpucmiknn(compiled, monkeypatch):
+    monkeypatch.setenv("GPUPC_GPUCMIKNN_LIBRARY", str(compiled(TESTS_STAND_IN)))
 
 
 def nonlinear(seed=0, **options):
