@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gpupc_impl.reporting.catalogue import Entry
+from gpupc_impl.reporting.runs import by_key
 from gpupc_impl.reporting.tables import Table, html_body, html_page, resource
 from gpupc_impl.verification.verify import misses_nothing
 
@@ -65,8 +66,7 @@ def report_page(
 ) -> str:
     """Return the page as HTML: the `outcome` of this machine, the headlines, paragraphs about this run, and the tables
     and figures that were made, whose captions and files (by kind, see `Entry.outputs`) are given by name."""
-    rank = {paper: position for position, paper in enumerate(ORDER)}
-    papers = sorted({entry.paper for entry in entries}, key=lambda paper: (rank.get(paper, len(rank)), paper))
+    papers = by_key(sorted(entries, key=place), lambda entry: entry.paper)
     picture = next((_content(entry, files[entry.name]) for entry in entries if entry.name == FIRST), "")
     anchors = {paper: re.sub(r"\W", "-", paper.lower()) for paper in papers}
     links = "".join(f'<a href="#{anchors[paper]}">{html.escape(paper)}</a>' for paper in papers)
@@ -79,9 +79,8 @@ def report_page(
         *(f"<p>{html.escape(text)}</p>" for text in introduction),
         f"<nav>{links}</nav>",
     ]
-    for paper in papers:
+    for paper, own in papers.items():
         parts.append(f'<h2 class="paper" id="{anchors[paper]}">{html.escape(paper)}</h2>')
-        own = sorted((entry for entry in entries if entry.paper == paper), key=_place)
         for position, entry in enumerate(own):
             shown = " open" if position == 0 and paper in ORDER[:4] else ""
             caption = html.escape(captions[entry.name].replace("``", ""))
@@ -91,10 +90,11 @@ def report_page(
     return html_page("GPU versions of the PC algorithm, reproduced and verified", "\n".join(parts))
 
 
-def _place(entry: Entry) -> tuple[bool, bool, int]:
-    """Return what orders a paper's entries: figures and then tables, by the paper's numbers; those without one last."""
+def place(entry: Entry) -> tuple[int, str, bool, bool, int]:
+    """Return what orders entries: by paper, figures and then tables, by the paper's numbers; those without one last."""
+    rank = ORDER.index(entry.paper) if entry.paper in ORDER else len(ORDER)
     number = re.match(r"(?:Fig\.|Tables?) (\d+)", entry.title)
-    return not entry.figure, number is None, int(number[1]) if number else 0
+    return rank, entry.paper, not entry.figure, number is None, int(number[1]) if number else 0
 
 
 def _content(entry: Entry, files: Mapping[str, str | Path]) -> str:

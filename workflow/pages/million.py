@@ -9,12 +9,10 @@ import argparse
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import logging
 import multiprocessing
 import os
-import platform
 import resource
 import sys
 import time
@@ -27,12 +25,13 @@ import numpy as np
 from datasets.wide import regulated_genes
 from gpupc_impl.api import skeleton
 from gpupc_impl.backends import open_backend, resolve_backend
+from gpupc_impl.backends.machine import available_cores
 from gpupc_impl.core.files import parse_yaml, read_json, read_text, save_json
 from gpupc_impl.distributed.local_cluster import local_cluster
+from gpupc_impl.measurement.environment import environment, gpu_process_list
 from gpupc_impl.reporting.tables import markdown
 from workflow.pages.recorded import replace
 
-PACKAGES = ("gpupc", "cupy-cuda12x", "cupy-cuda13x", "dask", "distributed", "numpy", "scipy")
 RECORDED = Path("results/recorded/wide/h100.json")
 """Searches with the right answers. The page's table is of all files of the folder."""
 
@@ -70,17 +69,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.page:
         replace(options.page, {"searches": table()})
         return 0
-    results: dict[str, Any] = {"versions": versions(), "device": {}, "cases": {}}
-    if options.out.exists():
-        results |= {name: read_json(options.out)[name] for name in ("device", "cases")}
-    for name in options.cases:
-        if name in results["cases"]:
-            continue
+    results: dict[str, Any] = read_json(options.out) if options.out.exists() else {"cases": {}}
+    for name in [name for name in options.cases if name not in results["cases"]]:
         case = CASES[name]
         # The peak of the memory is that of a process, and a new process has compiled nothing.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             result = process.submit(measure_alone, case, options).result()
-        results["device"] = result.pop("device")
         results["cases"][name] = {"problem": dataclasses.asdict(case), **result}
         save_json(results, options.out)
         shown = {key: value for key, value in result.items() if key != "report"}
@@ -92,7 +86,7 @@ def measure_alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a case in this process, or on processes of a cluster of this machine."""
     logging.basicConfig(format="%(asctime)s %(message)s", force=True)
     logging.getLogger("gpupc_impl").setLevel(logging.INFO)
-    backend = resolve_backend(options.backend)
+    backend, others = resolve_backend(options.backend), gpu_process_list()
     cluster = local_cluster(options.workers, backend) if options.processes else contextlib.nullcontext()
     with cluster as client:
         workers = {"client": client} if options.processes else {"workers": options.workers}
@@ -107,7 +101,8 @@ def measure_alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
         logging.getLogger("gpupc_impl").info("warmed up and generated: %s", facts)
         if case.again:
             facts["first_total_s"] = measure(case, values, where)["total_s"]
-        return {"device": open_backend(backend).describe(), **facts, **measure(case, values, where, with_digests=True)}
+        facts["environment"] = environment(available_cores(), options.workers, open_backend(backend), others)
+        return facts | measure(case, values, where, with_digests=True)
 
 
 def samples(case: Case, seed: int) -> np.ndarray:
@@ -171,21 +166,12 @@ def measure(case: Case, values: np.ndarray, where: dict[str, Any], with_digests:
     return run
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that a search uses."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
 def table() -> str:
     """Return the table of the recorded searches, without those that were the first of their process."""
     rows = []
     files = map(read_json, sorted(RECORDED.parent.glob("*.json")))
-    for gpu, case in ((its["device"]["device"].split()[1], case) for its in files for case in its["cases"].values()):
-        problem, level_s = case["problem"], case["level_s"]
+    for case in (case for its in files for case in its["cases"].values()):
+        problem, level_s, gpu = case["problem"], case["level_s"], case["environment"]["device"]["device"].split()[1]
         if problem.get("first"):
             continue
         gpus = f"{case['report'].get('workers', 1)} {gpu}"
