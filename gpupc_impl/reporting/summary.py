@@ -49,12 +49,12 @@ def overview(runs: Runs) -> Drawing:
                 look = {"marker": style.MARKERS[slow.backend], "color": style.colour(method)}
                 if ratio.value is None:
                     continue
-                face = look["color"] if slow.counts else "white"
                 marker = {"marker": ">"} if ratio.bound else {}
-                axes.plot(ratio.value, y, **look | marker, markerfacecolor=face)
+                axes.plot(ratio.value, y, **look | marker, markerfacecolor=look["color"] if slow.counts else "white")
                 name = next((text for end, text in known.items() if method.endswith(end)), c.label(method))
                 handles.setdefault(name, key(name, **look))
-            text = f"{c.label(fast.setting)}, {c.number(1000 * fast.median)} ms"
+            scale, unit = (1, "s") if fast.median >= 1 else (1000, "ms")
+            text = f"{c.label(fast.setting)}, {c.number(scale * fast.median)} {unit}"
             axes.annotate(text, (1.01, y), xycoords=axes.get_yaxis_transform(), va="center", fontsize=6)
         axes.axvline(1, color="black", linewidth=0.6)
         axes.set_xscale("log")
