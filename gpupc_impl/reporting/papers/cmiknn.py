@@ -67,9 +67,9 @@ def _table5_cell(here: Runs, slows: Mapping[str, VerifiedRecord], is_reference: 
     own = {"source": "ours", "setting": here[0].setting, "backend": here[0].backend, "machine": here[0].machine}
     own |= {"k_cmi": here[0].problem["k_cmi"], "variables": here[0].problem["n_variables"]}
     own |= {"graphs": len(here), "finished": len(seconds), "median_s": median, **ratio.facts}
-    in_seconds = is_reference or not compared
-    text = ("–" if median is None else f"{c.number(median)} s") if in_seconds else str(ratio)
-    return c.Cell(text + c.mark(*(run for run in here if not run.reference)) * (text != "–"), own)
+    text = str(ratio) if compared and not is_reference else "–" if median is None else f"{c.number(median)} s"
+    marked = (run for run in here if run.random or not run.reference)
+    return c.Cell(text + c.mark(*marked) * (text != "–"), own)
 
 
 def median_speedup(ratios: Sequence[c.Speedup]) -> c.Speedup:
