@@ -82,11 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--backend", choices=("host", "cuda"), required=True)
     parser.add_argument("--shipped", type=Path, help="a folder of archives (default: nothing is measured with them)")
     parser.add_argument("--repeats", type=int, default=5, help="fresh processes for each time (default: %(default)s)")
-    parser.add_argument("--only", default="", help="searches whose name begins so")
     parser.add_argument("--page", type=Path, help="the page whose table is replaced (default: it is printed)")
     options = parser.parse_args(arguments)
-    chosen = {name: call for name, call in SEARCHES.items() if name.startswith(options.only)}
-    rows = [[name, *row(options.backend, call, options.shipped, options.repeats)] for name, call in chosen.items()]
+    rows = [[name, *row(options.backend, call, options.shipped, options.repeats)] for name, call in SEARCHES.items()]
     device = backend_class(options.backend)().describe()["device"]
     cores = len(os.sched_getaffinity(0))
     heading = f"Seconds on {device}, {cores} cores, medians of {options.repeats} processes:"

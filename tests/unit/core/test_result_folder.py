@@ -1,9 +1,12 @@
 """A folder of results is used by the calculation that it belongs to, and what is damaged in it is made again."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
 from gpupc_impl import InvalidProblem
+from gpupc_impl.core import result_folder
 from gpupc_impl.core.result_folder import ResultFolder
 
 SETTINGS = {"data": "a fingerprint", "seed": 3}
@@ -22,6 +25,13 @@ def test_what_is_written_is_read(tmp_path):
     opened(tmp_path).write("one", OUTCOME, ARRAYS)
     assert read(opened(tmp_path)) == (OUTCOME, [[0, 1], [2, 5]])
     assert read(opened(tmp_path), "two") is None
+
+
+def test_a_fault_of_the_parser_in_threads_is_no_damage(tmp_path, monkeypatch):
+    opened(tmp_path).write("one", OUTCOME, ARRAYS)
+    outcomes = iter([SystemError("AST constructor recursion depth mismatch"), (OUTCOME, ARRAYS)])
+    monkeypatch.setattr(result_folder, "read_sealed", mock.Mock(side_effect=outcomes))
+    assert read(opened(tmp_path)) == (OUTCOME, [[0, 1], [2, 5]])
 
 
 def test_what_is_altered_or_of_another_place_is_not_read(tmp_path, caplog):
