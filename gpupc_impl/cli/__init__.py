@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ``GPUPC_DEBUG=1`` in the environment errors keep their traceback."""
     try:
         args = parser().parse_args(argv)
-        with output.plain_warnings(), output.plain_forecasts(getattr(args, "verbose", False)):
+        with output.plain_messages(getattr(args, "verbose", False)):
             outcome = args.run(args)
             output.show(outcome, args)
         sys.stdout.flush()

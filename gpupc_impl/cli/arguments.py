@@ -76,7 +76,7 @@ def parser() -> Parser:
 
 
 def _option(group: Any, flag: str, text: str, **more: Any) -> None:
-    """Add an option such as ``--max-level L``; a second word stands for the value in help texts."""
+    """Add an option such as ``--max-level L``, or an argument; a second word stands for the value in help texts."""
     name, _, metavar = flag.partition(" ")
     group.add_argument(name, help=text, **more, **({"metavar": metavar} if metavar else {}))
 
@@ -175,10 +175,9 @@ def _add_records(command: Parser) -> None:
         "workflow that was cut off can be published too, and a folder of published runs into another one. Names of a "
         "cluster's nodes are left out.",
     )
-    results = "the folder results of a workflow, or a folder of published runs"
-    publish.add_argument("results", metavar="RESULTS", type=Path, help=results)
+    _option(publish, "results RESULTS", "the folder results of a workflow, or a folder of published runs", type=Path)
     into = "the folder of published runs (default: RESULTS/recorded/DEVICE, with the device's own name)"
-    publish.add_argument("into", metavar="INTO", type=Path, nargs="?", help=into)
+    _option(publish, "into INTO", into, type=Path, nargs="?")
     check = actions.add_parser(
         "check",
         help="check folders of published runs",
@@ -187,10 +186,8 @@ def _add_records(command: Parser) -> None:
         "compact, and no host name, home folder or e-mail address is told. On the same problem, runs of the closed "
         "division have the same answer in all of the folders (docs/submit.md).",
     )
-    folders = "a folder of published runs (default: results/recorded/*)"
-    check.add_argument("folders", metavar="FOLDER", type=Path, nargs="*", help=folders)
-    current = "every run must be of the present code, as before a release"
-    check.add_argument("--current", action="store_true", help=current)
+    _option(check, "folders FOLDER", "a folder of published runs (default: results/recorded/*)", type=Path, nargs="*")
+    _option(check, "--current", "every run must be of the present code, as before a release", action="store_true")
 
 
 def _add_compile(command: Parser) -> None:
@@ -287,8 +284,7 @@ def _add_output_arguments(group: argparse._ArgumentGroup, suffixes: Sequence[str
     _option(group, "--output OUT", f"write the result to this file, whose name ends in {listed(suffixes)}", type=Path)
     _option(group, "--plot PICTURE", f"draw it in this file, {listed(PICTURES)} (needs matplotlib)", type=Path)
     if suffixes == OUTPUT_SUFFIXES:
-        text = "write an HTML page of the run to this file (needs matplotlib)"
-        _option(group, "--report PAGE", text, type=Path)
+        _option(group, "--report PAGE", "write an HTML page of the run to this file (needs matplotlib)", type=Path)
     amount = group.add_mutually_exclusive_group()
     _option(amount, "--quiet", "print errors and warnings only", action="store_true")
     _option(amount, "--verbose", "also print the methods' plans, such as their memory", action="store_true")

@@ -89,23 +89,18 @@ def show_progress(level: Progress) -> None:
 
 
 @contextlib.contextmanager
-def plain_warnings() -> Iterator[None]:
+def plain_messages(verbose: bool) -> Iterator[None]:
+    """Show warnings on a line each and, if `verbose`, the plan and the memory use that methods log before the start."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_args, **_kwargs: print(f"warning: {visible(message)}", file=sys.stderr)
-        yield
-
-
-@contextlib.contextmanager
-def plain_forecasts(verbose: bool) -> Iterator[None]:
-    """If `verbose`, show the plan and the memory use that methods log before they start."""
-    loggers = [logging.getLogger(name) for name in method_packages()] if verbose else []
-    handler = logging.StreamHandler()
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
+        loggers = [logging.getLogger(name) for name in method_packages()] if verbose else []
+        handler = logging.StreamHandler()
         for logger in loggers:
-            logger.removeHandler(handler)
-            logger.setLevel(logging.NOTSET)
+            logger.addHandler(handler)
+            logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            for logger in loggers:
+                logger.removeHandler(handler)
+                logger.setLevel(logging.NOTSET)
