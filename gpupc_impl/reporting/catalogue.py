@@ -145,9 +145,8 @@ def entries_of(module: ModuleType) -> list[Entry]:
             facts = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
             facts |= {"make": make, "figure": kind == "figures", "reported": str(own) if own.is_file() else reported}
             entry = Entry(name, **facts)
-            for parameter in entry.reads:
-                if parameter not in READERS and parameter not in GIVEN:
-                    known = ", ".join([*READERS, *GIVEN])
-                    raise ValueError(f"{name!r} has the parameter {parameter!r}; known: {known}")
+            known = [*READERS, *GIVEN]
+            for parameter in (each for each in entry.reads if each not in known):
+                raise ValueError(f"{name!r} has the parameter {parameter!r}; known: {', '.join(known)}")
             found.append(entry)
     return found

@@ -96,10 +96,8 @@ def status_word(status: str) -> str:
     return {"skipped": "not run"}.get(status, status)
 
 
-def time_cell(run: VerifiedRecord | None, **words: str) -> str:
+def time_cell(run: VerifiedRecord, **words: str) -> str:
     """Format the median with its band, or why there is none; `words` are texts for statuses (``oom="∞"``)."""
-    if run is None:
-        return "–"
     if (status := "oom" if run.out_of_memory else run.status) in words:
         return words[status]
     if run.status == "timeout":

@@ -14,7 +14,6 @@ because seconds of other hardware cannot be compared; it is a cell of the paper'
 sentences of each paper, which results/reported/headlines.csv names; their verdicts are those of their claims.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -39,7 +38,7 @@ def verdict(claim: Claim, values: Sequence[float]) -> str:
     """Return the verdict about a claim, by `RULES`."""
     if not values or claim["check"] == "none":
         return NOT_JUDGED
-    low, high = (float(claim[end] or sign * math.inf) for end, sign in (("low", -1), ("high", 1)))
+    low, high = float(claim["low"] or "-inf"), float(claim["high"] or "inf")
     if claim["check"] == "about":
         low, high = low - ABOUT * abs(low), low + ABOUT * abs(low)
     if claim["check"] == "range":

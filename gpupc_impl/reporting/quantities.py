@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpupc_impl.reporting.cells import AtLeast, label, median, number, stated, status_word
-from gpupc_impl.reporting.runs import VerifiedRecord, datasets_of
+from gpupc_impl.reporting.runs import VerifiedRecord, by_key, datasets_of
 
 
 class Missing(Exception):
@@ -168,10 +168,9 @@ def over_datasets(
         for dataset in datasets:
             try:
                 found = compute(evidence, dataset)
+                values |= found if isinstance(found, Mapping) else {dataset: [found]}
             except Missing as reason:
                 missing[dataset] = str(reason)
-            else:
-                values |= found if isinstance(found, Mapping) else {dataset: [found]}
         numbers = Numbers(values, missing)
         if reduce is None or not values:
             return numbers
@@ -273,10 +272,8 @@ def by_size(
             return Numbers({}, numbers.missing or {"such data": "not in this run"})
         if each:
             return Numbers({f"{len(numbers.values)} {each}": numbers.all}, numbers.missing)
-        groups: dict[tuple[tuple[str, float], ...], list[float]] = {}
-        for dataset, values in numbers.values.items():
-            groups.setdefault(tuple(sizes[dataset].items()), []).extend(values)
-        medians = [median(values) for values in groups.values()]
+        groups = by_key(numbers.values, lambda dataset: tuple(sizes[dataset].items()))
+        medians = [median([value for name in its for value in numbers.values[name]]) for its in groups.values()]
         symbols = {symbol for size in groups for symbol, _ in size}
         where = stated((symbol, sorted({dict(size)[symbol] for size in groups})) for symbol in sorted(symbols))
         graphs = f" ({len(numbers.values)} graphs)" if len(numbers.values) > len(groups) else ""

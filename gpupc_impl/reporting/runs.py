@@ -193,9 +193,9 @@ def load(source: Source) -> list[VerifiedRecord]:
         published, found = open_published(source.folder), []
         for key in source.runs:
             record, row = published.record(*key), published.verification(*key) or {"status": "not-verified"}
+            row = {"status": "alone"} if published.division(*key) == ALONE else row
             stale = bool(is_stale(record.method, record.backend, record.code))
-            alone = published.division(*key) == ALONE
-            found.append(_verified(record, row, published.skeleton_file(*key), stale, alone))
+            found.append(_verified(record, row, published.skeleton_file(*key), stale))
         return found
     rows: dict[tuple[str, str], Mapping[str, str]] = {}
     for path in source.files["verification"]:  # If several tables contain a run, the first one counts.
@@ -206,12 +206,10 @@ def load(source: Source) -> list[VerifiedRecord]:
     return [_verified(r, rows[r.dataset, r.setting], path.with_suffix(".npz")) for path, r in records.items()]
 
 
-def _verified(
-    record: Record, row: Mapping[str, str], skeleton_file: Path | zipfile.Path, stale: bool = False, alone: bool = False
-) -> VerifiedRecord:
-    status = "alone" if alone else status_with_known(row["status"], record.method, record.dataset, record.edges)
-    verified = {"verification": status, "differing_edges": "" if alone else row.get("differing_edges", "")}
-    return VerifiedRecord(**vars(record), **verified, skeleton_file=skeleton_file, stale=stale)
+def _verified(record: Record, row: Mapping[str, str], file: Path | zipfile.Path, stale: bool = False) -> VerifiedRecord:
+    status = status_with_known(row["status"], record.method, record.dataset, record.edges)
+    verified = {"verification": status, "differing_edges": row.get("differing_edges", "")}
+    return VerifiedRecord(**vars(record), **verified, skeleton_file=file, stale=stale)
 
 
 def load_facts(source: Source) -> list[Mapping[str, Any]]:

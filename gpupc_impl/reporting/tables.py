@@ -7,11 +7,10 @@ import dataclasses
 import html
 import re
 from collections.abc import Collection, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gpupc_impl.core.files import write_csv, write_text
+from gpupc_impl.core.files import read_text, write_csv, write_text
 from gpupc_impl.reporting.runs import Heading
 
 VERDICT_COLOURS = {
@@ -145,7 +144,7 @@ def html_page(title: str, body: str) -> str:
 
 
 def resource(name: str) -> str:
-    return (resources.files("gpupc_impl.reporting") / name).read_text(encoding="utf-8")
+    return read_text(Path(__file__).with_name(name))
 
 
 def html_body(page: str) -> str:

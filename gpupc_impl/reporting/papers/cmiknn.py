@@ -219,9 +219,7 @@ def single_tests(tests: Mapping[str, Any], varies: str, reported: CsvRows) -> Ta
 
 def _value(cell: Mapping[str, Any], dimension: str) -> str:
     """Return a dimension of a cell of ours or of a row of the paper, as text."""
-    if dimension == "k_cmi" and cell["k_rule"] != "fixed":
-        return "adaptive"
-    return f"{cell[dimension]}"
+    return "adaptive" if dimension == "k_cmi" and cell["k_rule"] != "fixed" else f"{cell[dimension]}"
 
 
 def _size(value: str) -> float:

@@ -299,19 +299,14 @@ def over_variables(name: str, measure: q.Measure, compute: q.Compute) -> q.Quant
     return q.along("N", {name: (connected, measure)}, compute)
 
 
-def by_layout(evidence: q.Evidence) -> dict[str, q.Evidence]:
-    """Return the evidence of each block-based setting, that of the paper's square blocks first."""
-    blocks = [run for run in evidence.runs if run.method == BLOCK]
-    blocks.sort(key=lambda run: not AS_PUBLISHED[BLOCK].items() <= run.params.items())
-    by_setting = by_key(blocks, lambda run: run.setting)
-    return {name: dataclasses.replace(evidence, runs=its) for name, its in by_setting.items()}
-
-
 def of_any_layout(quantity: q.Quantity) -> q.Quantity:
     """Return a quantity of the first block-based setting for which it has numbers, the paper's square blocks first."""
 
     def of_any(evidence: q.Evidence, datasets: Sequence[str]) -> q.Numbers:
-        found = (quantity(alone, datasets) for alone in by_layout(evidence).values())
+        blocks = [run for run in evidence.runs if run.method == BLOCK]
+        blocks.sort(key=lambda run: not AS_PUBLISHED[BLOCK].items() <= run.params.items())
+        by_layout = by_key(blocks, lambda run: run.setting)
+        found = (quantity(dataclasses.replace(evidence, runs=its), datasets) for its in by_layout.values())
         return next((numbers for numbers in found if numbers.values), quantity(evidence, datasets))
 
     return of_any
