@@ -8,6 +8,7 @@ import numpy as np
 
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import get_family
+from gpupc_impl.core.fixed_pairs import write
 from gpupc_impl.core.problem import Problem
 from gpupc_impl.core.result import NO_PAIRS, Skeleton
 from gpupc_impl.core.tiers import allowed_sets
@@ -52,10 +53,8 @@ class Answer:
         levels = np.where(self.skeleton.adjacency, np.int16(_KEPT), np.int16(0))
         listed = self.skeleton.sepsets.pairs
         for some in mapped_arrays.pieces(len(listed), 1 << 22):
-            first, second = listed[some].T
-            levels[first, second] = levels[second, first] = self.sizes[some]
-        first, second = self.gaps.T
-        levels[first, second] = levels[second, first] = -1
+            write(levels, listed[some], self.sizes[some])
+        write(levels, self.gaps, -1)
         return levels
 
     def missing(self, ends: np.ndarray, sets: np.ndarray) -> np.ndarray:

@@ -155,9 +155,8 @@ def certificates(answer: Answer) -> tuple[int, list[str]]:
     test takes too long for all of them, an evenly spread sample of the size `Retest.affordable` is tested."""
     if not answer.problem.decided_by_tests:
         return 0, []
-    names = answer.problem.names
-    removed = answer.problem.n_variables * (answer.problem.n_variables - 1) // 2 - answer.skeleton.n_edges
-    removed -= len(answer.gaps)
+    names, p = answer.problem.names, answer.problem.n_variables
+    removed = p * (p - 1) // 2 - answer.skeleton.n_edges - len(answer.gaps)
     stride = 1 if answer.retest.affordable is None else ceil_div(removed, max(answer.retest.affordable, 1)) or 1
     checked, failures, offset = 0, _broken(answer), 0
     misplacement = "the set is not of one end's neighbours"
@@ -202,11 +201,9 @@ def _broken(answer: Answer) -> list[str]:
 def _removed(answer: Answer) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield all removed pairs with their sets, (k, 2) and (k, level), level by level in batches."""
     p, listed = answer.problem.n_variables, answer.skeleton.sepsets.pairs
-    rows = max(_PAIRS_AT_ONCE // p, 1)
-    for first in range(0, p, rows):  # Most pairs have the empty set and are in no list.
-        last = min(first + rows, p)
-        pairs = np.argwhere((np.arange(p) > np.arange(first, last)[:, None]) & (answer.levels[first:last] == 0))
-        pairs[:, 0] += first
+    for rows in mapped_arrays.pieces(p, max(_PAIRS_AT_ONCE // p, 1)):  # Most sets are empty and are in no list.
+        pairs = np.argwhere(np.triu(answer.levels[rows] == 0, rows.start + 1))
+        pairs[:, 0] += rows.start
         yield pairs, np.empty((len(pairs), 0), np.int64)
     for level in np.flatnonzero(np.bincount(answer.sizes)):
         chosen = np.flatnonzero(answer.sizes == level)
