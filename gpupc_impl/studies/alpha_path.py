@@ -34,7 +34,7 @@ class AlphaPath(dict[float, Skeleton]):
     def _repr_html_(self) -> str:
         from gpupc_impl.views.pages import study
 
-        return study("Edges by alpha", self.to_frame(), self.plot, "<code>.to_frame()</code>")
+        return study("Edges by alpha", self.to_frame(), self.plot)
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a DataFrame with a row for each alpha: ``alpha``, ``edges``, ``levels``, ``tests`` and ``seconds``.

@@ -89,7 +89,7 @@ class Bootstrap:
 
         frequent = np.count_nonzero((self.edge_frequencies >= 0.5).any(axis=0))
         draw = self.plot if frequent <= MAX_NODES else self.heatmap
-        return study(repr(self), self.to_frame(), draw, "<code>.to_frame()</code>")
+        return study(repr(self), self.to_frame(), draw)
 
     def to_frame(self, at_least: float = 0.0) -> pandas.DataFrame:
         """Return a DataFrame with a row for each pair that is an edge in some resample, by descending frequency.

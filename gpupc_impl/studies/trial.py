@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,4 +114,4 @@ def _timed(problem: Problem, method: Method, backend: str) -> tuple[Skeleton, fl
         seconds.append(sum(found.seconds_per_level))
     if opened is not None:
         opened.release_memory()
-    return found, statistics.median(seconds)
+    return found, float(np.median(seconds))

@@ -6,7 +6,6 @@ In GraphML, GML and JSON an undirected edge of a CPDAG, and every edge of a PAG,
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import csv_line, write_arrays, write_text, write_whole
+from gpupc_impl.core.files import csv_line, save_json, write_arrays, write_text, write_whole
 from gpupc_impl.core.orientation import CPDAG
 from gpupc_impl.core.pag import DOT_MARKS, KINDS, PAG
 from gpupc_impl.views.result import Result, numbered_edges, skeleton_of
@@ -86,7 +85,7 @@ def _json(result: Result, path: Path) -> None:
 
     graph = result.to_networkx()
     graph.graph.update(skeleton_of(result).facts)
-    write_text(path, json.dumps(networkx.node_link_data(graph, edges="edges"), indent=1) + "\n")
+    save_json(networkx.node_link_data(graph, edges="edges"), path)
 
 
 def dot(result: Result) -> str:
@@ -124,11 +123,8 @@ STUDY_SUFFIXES = (".npz", ".csv", *PICTURES)
 
 def to_pcalg_amat(result: Result) -> pandas.DataFrame:
     """See `core.result_views.ResultViews.to_pcalg_amat`; pcalg's manual defines the coding under ``amatType``."""
-    if isinstance(result, PAG):
-        matrix = result.marks
-    else:
-        matrix = (result.directed | result.undirected).T if isinstance(result, CPDAG) else result.adjacency
-    return _named(result, matrix.astype(np.int64))
+    frame = _named(result, result.marks) if isinstance(result, PAG) else to_adjacency(result).T
+    return frame.astype(np.int64)
 
 
 def to_adjacency(result: Result) -> pandas.DataFrame:

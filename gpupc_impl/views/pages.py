@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import html as markup
 import importlib
-import importlib.resources
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpupc_impl.core.files import write_whole
+from gpupc_impl.core.files import read_text, write_whole
 from gpupc_impl.core.registry import methods
 from gpupc_impl.views import MissingPackage
 from gpupc_impl.views.result import Result, degrees_of, edges_of, n_edges, name_of, skeleton_of
@@ -78,11 +77,12 @@ def html(result: Result) -> str:
     return _shown(name_of(result), parts)
 
 
-def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes], hint: str) -> str:
-    """The picture and the first rows of a study; `hint` is markup that says where the other rows are."""
+def study(title: str, frame: pandas.DataFrame, draw: Callable[[], Axes]) -> str:
+    """The picture of a study and the first rows of its ``to_frame()``."""
     cells = [tuple(map(_cell, row)) for row in frame.head(ROWS_SHOWN).itertuples(index=False, name=None)]
     rows = table([tuple(map(str, frame.columns)), *cells])
-    return _shown(title, [_picture(draw), rows if cells else "<p>There is no edge.</p>", _more(len(frame), hint)])
+    more = _more(len(frame), "<code>.to_frame()</code>")
+    return _shown(title, [_picture(draw), rows if cells else "<p>There is no edge.</p>", more])
 
 
 def _shown(title: str, parts: list[str]) -> str:
@@ -149,7 +149,7 @@ def write(result: Result, path: str | Path) -> None:
 
 
 def _resource(name: str) -> str:
-    return (importlib.resources.files("gpupc_impl.views") / name).read_text(encoding="utf-8")
+    return read_text(Path(__file__).with_name(name))
 
 
 def _columns(*sections: tuple[str, str]) -> str:

@@ -46,8 +46,7 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
     if pairs != "removed":
         edges, tested = _edges(result)
         tests = list(_edge_tests(skeleton, edges[tested]))
-        total = sum(subsets.total for subsets in tests)
-        with bar(progress, total, "tests of the edges", " tests") as display:
+        with bar(progress, sum(subsets.total for subsets in tests), "tests of the edges", " tests") as display:
             strongest = _edge_strengths(tests, tested, test, display)
         parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
     if pairs != "edges":

@@ -151,11 +151,19 @@ def _isolated_note(names: Sequence[str], width: float) -> str:
 
 
 def _edge_curve(edge: DrawnEdge, route: np.ndarray | None, centres: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Return the points of an edge between the centres of its boxes: (points, 2)."""
+    """Return the points of an edge between the centres of its boxes, (points, 2). Without a route it has the first bend
+    with which it crosses no other box, or else the one with which it crosses the fewest."""
     source, target = edge.source, edge.target
     if route is not None:
         return _through(route if source < target else route[::-1])
-    return _curve(centres[source], centres[target], _free_bend(source, target, centres, boxes))
+    others, curves, crossed = np.delete(np.arange(len(boxes)), [source, target]), [], []
+    for bend in BENDS:
+        curves.append(_curve(centres[source], centres[target], bend))
+        distance = np.abs(curves[-1][:, None] - centres[others]) - boxes[others] / 2 - 0.04
+        crossed.append(int((distance <= 0).all(axis=2).any(axis=0).sum()))
+        if not crossed[-1]:
+            break
+    return curves[int(np.argmin(crossed))]
 
 
 def _draw_edge(axes: Axes, edge: DrawnEdge, curve: np.ndarray, centres: np.ndarray, boxes: np.ndarray) -> None:
@@ -197,16 +205,3 @@ def _points_inside(curve: np.ndarray, centre: np.ndarray, box: np.ndarray) -> in
     """Return the number of points at the start of a curve that lie in a box; 0 if all points do."""
     inside = (np.abs(curve - centre) <= box / 2).all(axis=1)
     return int(np.argmin(inside)) if not inside.all() else 0
-
-
-def _free_bend(source: int, target: int, centres: np.ndarray, boxes: np.ndarray) -> float:
-    """Return the first bend for which the edge crosses no other box, or else the one that crosses the fewest."""
-    others = np.delete(np.arange(len(boxes)), [source, target])
-    crossed = []
-    for bend in BENDS:
-        curve = _curve(centres[source], centres[target], bend)
-        distance = np.abs(curve[:, None] - centres[others]) - boxes[others] / 2 - 0.04
-        crossed.append(int((distance <= 0).all(axis=2).any(axis=0).sum()))
-        if not crossed[-1]:
-            break
-    return BENDS[int(np.argmin(crossed))]

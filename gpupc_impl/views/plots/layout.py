@@ -78,10 +78,9 @@ def _move_to_layers(
     graph: networkx.Graph, layer: Sequence[int], centres: np.ndarray, boxes: np.ndarray, gap: np.ndarray
 ) -> None:
     """Move boxes to layers, near their neighbours' middle (barycentre method; Sugiyama, Tagawa and Toda 1981)."""
-    layers: dict[int, list[int]] = {}
-    for node in graph:
-        layers.setdefault(layer[node], []).append(node)
-    rows = [np.array(layers[number]) for number in sorted(layers)]
+    members = np.array(list(graph))
+    numbers = np.array(layer)[members]
+    rows = [members[numbers == number] for number in np.unique(numbers)]
     for turn in range(SWEEPS):
         for nodes in rows[:: 1 - 2 * (turn % 2)]:
             wanted = np.array([np.mean(centres[list(graph[node]), 0]) for node in nodes])
