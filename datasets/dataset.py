@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import numpy as np
 
 from gpupc_impl.core.family import get_family
 from gpupc_impl.core.files import open_arrays, write_whole
+from gpupc_impl.core.mapped_arrays import update_digest
 from gpupc_impl.ownership import open_regular
 from gpupc_impl.tables import DataError
 
-BLOCK_BYTES = 1 << 26  # the size of the blocks in which a matrix is copied to another memory order
+BLOCK_BYTES = 1 << 26  # the size of the blocks in which a large data set is generated
 
 
 class RegistryError(ValueError):
@@ -137,7 +137,5 @@ def _write(path: str | Path, fields: Mapping[str, Any], **arrays: np.ndarray) ->
 def fingerprint(values: np.ndarray) -> str:
     """Return the SHA-256 (hex) of a matrix's dtype, its shape and its values row by row, whatever its memory order."""
     digest = hashlib.sha256(f"{values.dtype.str} {values.shape}".encode())
-    rows = max(1, BLOCK_BYTES // max(1, values.itemsize * math.prod(values.shape[1:])))
-    for start in range(0, len(values), rows):
-        digest.update(np.ascontiguousarray(values[start : start + rows]).data)
+    update_digest(digest, values)
     return digest.hexdigest()

@@ -3,9 +3,8 @@
 import copy
 import difflib
 import functools
-import json
 from collections.abc import Hashable, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from datasets.dataset import RegistryError
 from gpupc_impl.core.family import families
-from gpupc_impl.core.files import parse_yaml, shortened
+from gpupc_impl.core.files import parse_yaml, read_json, read_text, shortened
 
 Entry = dict[str, Any]
 
@@ -66,14 +65,14 @@ def validate(entries: Any, source: str) -> dict[str, Entry]:
 
 @functools.cache
 def _validator() -> Draft202012Validator:
-    schema = json.loads(_read("registry.schema.json"))
+    schema = read_json(Path(__file__).with_name("registry.schema.json"))
     schema["$defs"]["family"]["enum"] = list(families(None))
     return Draft202012Validator(schema)
 
 
 @functools.cache
 def _registry() -> dict[str, Entry]:
-    return validate(parse(_read("registry.yaml")), "registry.yaml")
+    return validate(parse(read_text(Path(__file__).with_name("registry.yaml"))), "registry.yaml")
 
 
 def parse(text: str) -> Any:
@@ -88,7 +87,3 @@ class _Loader(yaml.SafeLoader):
         if repeated := sorted({str(key) for key in keys if keys.count(key) > 1}):
             raise RegistryError(f"line {node.start_mark.line + 1}: repeated key {', '.join(repeated)}")
         return super().construct_mapping(node, deep)
-
-
-def _read(file: str) -> str:
-    return (resources.files("datasets") / file).read_text(encoding="utf-8")

@@ -125,9 +125,8 @@ class ChiSquare(BatchedTest):
         cells = strata * int(problem.categories[x]) * widest
         if cells * len(others) > DENSE_CELLS or problem.df_rule != "adjusted":
             return super()._batch(x, members, others)
-        row = np.zeros(problem.n_samples, np.int64)
-        for v in (*members, x):
-            row = row * int(problem.categories[v]) + problem.codes[v]
+        given = [*members, x]
+        row = np.ravel_multi_index(tuple(problem.codes[given].astype(np.int64)), problem.categories[given])
         # The contingency tables of the others follow one another in one array of counts.
         cell = row * widest + problem.codes[list(others)] + cells * np.arange(len(others))[:, None]
         counts = np.bincount(cell.reshape(-1), minlength=cells * len(others))
