@@ -60,15 +60,12 @@ def _grid(choice: Config, config: Config) -> Experiment:
         if least <= math.prod(params.values()) <= most:
             settings["-".join([grid["method"], *map(str, params.values())])] = shared | {"params": params}
     family = get_method(grid["method"]).family
-    entries = {name: registry.declared(name, own) for name, own in config["datasets"].items()}
-    members = [name for name, entry in entries.items() if entry["family"] == family]
+    members = [name for name, own in config["datasets"].items() if registry.declared(name, own)["family"] == family]
     without = choice.get("without", [])
-    for name in without:
-        if name not in members:
-            raise ValueError(f"data set {name!r} is none of the config's {family} data sets: {', '.join(members)}")
-    for name in settings:
-        if name in config["settings"].get(family, {}):
-            raise ValueError(f"setting {name!r} stands in settings.{family} as well; give that one another name")
+    for name in (each for each in without if each not in members):
+        raise ValueError(f"data set {name!r} is none of the config's {family} data sets: {', '.join(members)}")
+    for name in (each for each in settings if each in config["settings"].get(family, {})):
+        raise ValueError(f"setting {name!r} stands in settings.{family} as well; give that one another name")
     return Experiment(family, [name for name in members if name not in without], settings, {}, {}, {})
 
 
@@ -116,9 +113,8 @@ def _settings(chosen: Config | Sequence[str], family: str, config: Config) -> di
     if isinstance(chosen, Mapping):
         return dict(chosen)
     known = config["settings"].get(family, {})
-    for name in chosen:
-        if name not in known:
-            raise ValueError(f"setting {name!r} is none of settings.{family}: {', '.join(known)}")
+    for name in (each for each in chosen if each not in known):
+        raise ValueError(f"setting {name!r} is none of settings.{family}: {', '.join(known)}")
     return {name: known[name] for name in chosen}
 
 

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from gpupc_impl.core.orientation import orient
 from gpupc_impl.measurement.published import OPEN, open_published
-from gpupc_impl.measurement.record import Record
 from gpupc_impl.reporting import style
 from gpupc_impl.reporting.cells import count, label, number, status_word
 from gpupc_impl.reporting.figures import canvas, key
@@ -72,11 +71,9 @@ def _distance(run: VerifiedRecord, true_edges: Sequence[Sequence[int]] | None) -
 
 def records(shown: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """Yield the path in the site and the content of the file of each record."""
-    names = [field.name for field in dataclasses.fields(Record)]
     for row in shown:
         verified = {"status": row.run.verification, "differing_edges": row.run.differing_edges}
-        record = Record(**{name: getattr(row.run, name) for name in names}).to_json()
-        content = record | {"verification": verified | {"division": row.division}}
+        content = row.run.to_json() | {"verification": verified | {"division": row.division}}
         yield row.link, json.dumps(content, indent=1) + "\n"
 
 

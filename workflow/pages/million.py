@@ -65,7 +65,16 @@ DEFAULT_CASES = ("100k-again", "300k", "tcga", "million-1e-6", "million", "300k-
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, and write the JSON; an error in a case ends the script."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m workflow.pages.million", description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES, help="in this order")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", default="auto", choices=("auto", "cuda", "host"))
+    parser.add_argument("--workers", type=int, default=1, help="GPUs, or workers on CPU cores")
+    parser.add_argument("--processes", action="store_true", help="workers are processes of a Dask cluster, not threads")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="JSON file")
+    what.add_argument("--page", type=Path, help="a page that gets the table of recorded searches; nothing is measured")
+    options = parser.parse_args(arguments)
     if options.page:
         replace(options.page, {"searches": table()})
         return 0
@@ -191,19 +200,6 @@ def _spot(graph: Any) -> str:
         digest.update(np.sort(own.sum(axis=1) - i).tobytes())
         digest.update(repr([graph.sepsets.get((i, j)) for j in range(i + 1, min(i + 200, p))]).encode())
     return digest.hexdigest()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m workflow.pages.million", description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=DEFAULT_CASES, help="in this order")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--backend", default="auto", choices=("auto", "cuda", "host"))
-    parser.add_argument("--workers", type=int, default=1, help="GPUs, or workers on CPU cores")
-    parser.add_argument("--processes", action="store_true", help="workers are processes of a Dask cluster, not threads")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--out", type=Path, help="JSON file")
-    what.add_argument("--page", type=Path, help="a page that gets the table of recorded searches; nothing is measured")
-    return parser
 
 
 if __name__ == "__main__":
