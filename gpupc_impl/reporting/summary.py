@@ -30,12 +30,11 @@ def overview(runs: Runs) -> Drawing:
     ours = [run for run in runs if run.counts and run.backend != "cpu" and run.method not in LIKE]
     slower = [run for run in runs if run.backend == "cpu" or run.method in LIKE]
     fastest = by_dataset(sorted(ours, key=lambda run: -run.median))
-    wide = {run.dataset for run in ours if run.method.startswith("out-of-core")}
+    where = {run.dataset: " beyond device memory" for run in ours if run.method.startswith("out-of-core")}
     families = list(dict.fromkeys(run.family for run in runs))
     shown = [fastest[name] for name in datasets_of(runs) if name in fastest]
-    where = {dataset: " beyond device memory" if dataset in wide else "" for dataset in fastest}
     shown.sort(key=lambda run: families.index(run.family))
-    groups = by_key(shown, lambda run: f"{run.family.capitalize()}{where[run.dataset]}, backend {run.backend}")
+    groups = by_key(shown, lambda run: f"{run.family.capitalize()}{where.get(run.dataset, '')}, backend {run.backend}")
     heights = [len(group) + 0.5 for group in groups.values()] or [1]
     size = (5.2, 0.13 * sum(heights) + 0.25 * len(heights) + 1.05)
     figure, panels = canvas(len(heights), 1, size, sharex=True, gridspec_kw={"height_ratios": heights})

@@ -66,12 +66,11 @@ def picture(draw: Callable[[], Axes], alt: str = "") -> str:
 def html(result: Result) -> str:
     """The graph, the facts, the first edges and the levels of a result."""
     edges = n_edges(result)
-    hint = "<code>.to_frame()</code> has all, <code>.report(path)</code> makes a page"
     parts = [
         _picture(lambda: _overview(result)) if edges else "",
         facts_table(facts(result)),
         table(edge_rows(result, ROWS_SHOWN)) if edges else "",
-        _more(edges, hint),
+        _more(edges, "<code>.to_frame()</code> has all, <code>.report(path)</code> makes a page"),
         table(level_rows(result), "levels"),
     ]
     return _shown(name_of(result), parts)

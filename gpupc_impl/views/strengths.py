@@ -18,7 +18,7 @@ import numpy as np
 from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.family import open_tests
 from gpupc_impl.core.independence import IndependenceTests
-from gpupc_impl.core.result import Skeleton
+from gpupc_impl.core.result import NO_PAIRS, Skeleton
 from gpupc_impl.core.subsets import Subsets, concatenated
 from gpupc_impl.core.tiers import allowed_members
 from gpupc_impl.integers import ceil_div
@@ -51,7 +51,7 @@ def strengths(result: Result, pairs: str, backend: str, progress: bool | None) -
         parts.append((edges, edges_with_kind(result)["kind"].tolist(), *strongest))
     if pairs != "edges":
         removed = np.argwhere(np.triu(~skeleton.adjacency, 1))
-        tested = ~_among(removed, skeleton.sepsets.gaps)
+        tested = ~_among(removed, skeleton.sepsets.gaps, len(skeleton.names))
         with bar(progress, int(tested.sum()), "removed pairs", " pairs") as display:
             strongest = _removed_strengths(skeleton, removed, tested, test, display)
         parts.append((removed, np.where(tested, "removed", "forbidden").tolist(), *strongest))
@@ -91,17 +91,16 @@ def _edges(result: Result) -> tuple[np.ndarray, np.ndarray]:
     """The ends of the edges, (k, 2), and whether each edge was tested, (k,) bool; required edges are not tested."""
     fixed = skeleton_of(result).problem.fixed
     edges = np.array([edge[:2] for edge in numbered_edges(result)], np.int64).reshape(-1, 2)
-    return edges, ~_among(np.sort(edges, axis=1), [] if fixed is None else fixed.required)
+    return edges, ~_among(np.sort(edges, axis=1), NO_PAIRS if fixed is None else fixed.required, len(result.names))
 
 
 # Of pairs the p-values, the sets and the effects: NaN, the empty set and NaN for those that were not tested.
 Strengths = tuple[np.ndarray, list[tuple[int, ...]], np.ndarray]
 
 
-def _among(pairs: np.ndarray, others: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
-    """Return whether each of the (k, 2) pairs is among the others, (k,) bool; all pairs have i < j."""
-    known = {tuple(pair) for pair in np.asarray(others).tolist()}
-    return np.array([tuple(pair) in known for pair in pairs.tolist()], bool)
+def _among(pairs: np.ndarray, others: np.ndarray, p: int) -> np.ndarray:
+    """Return whether each of the (k, 2) pairs of p variables is among the others, (k,) bool; all pairs have i < j."""
+    return np.isin(pairs @ [p, 1], others @ [p, 1])
 
 
 def _removed_strengths(

@@ -259,8 +259,7 @@ def cupc_fig10(runs: Runs, sweeps: Sweeps, reported: CsvRows) -> Drawing:
     e, s = ({run.dataset: run.median for run in runs if run.counts and run.method == method} for method in CUPC)
     both = e.keys() & s.keys()
     faster = sum(s[name] < e[name] for name in both)
-    text = f"cuPC-S faster than cuPC-E: ours on {faster} of {len(both)} graphs; paper: always"
-    figure.suptitle(text, **HEADING)
+    figure.suptitle(f"cuPC-S faster than cuPC-E: ours on {faster} of {len(both)} graphs; paper: always", **HEADING)
     return Drawing(figure, rows_of_sweeps(runs, sweeps, "value"))
 
 

@@ -49,8 +49,7 @@ def plot(result: Result, ax: Axes | None = None, *, max_nodes: int = MAX_NODES, 
     if has_many_variables(result, max_nodes):
         return heatmap(result, ax, title=title)
     edges = [DrawnEdge(i, j, kind) for i, j, kind in numbered_edges(result)]
-    if title is None:
-        title = f"{len(skeleton.names):,} variables, {len(edges):,} edges"
+    title = f"{len(skeleton.names):,} variables, {len(edges):,} edges" if title is None else title
     return draw(skeleton.names, edges, ax, title)
 
 

@@ -25,8 +25,7 @@ def heatmap(result: Result, ax: Axes | None = None, *, title: str | None = None)
     edges = numbered_edges(result)
     cells = [(i, j, COLOURS[kind]) for i, j, kind in edges]
     cells += [(j, i, COLOURS[kind]) for i, j, kind in edges if kind != "directed"]
-    if title is None:
-        title = f"{len(names):,} variables, {len(edges):,} edges"
+    title = f"{len(names):,} variables, {len(edges):,} edges" if title is None else title
     graph = networkx.Graph([(i, j) for i, j, _ in edges])
     kinds = [kind for kind in COLOURS if kind in {edge_kind for _, _, edge_kind in edges}]
     legend = [(kind + (": row → column" if kind == "directed" else ""), COLOURS[kind]) for kind in kinds]
