@@ -96,8 +96,7 @@ class BatchedTest(CIT_Base):
         if level == 0:
             self._candidates = set(range(x + 1, self.num_features))
         else:
-            kept = self._neighbours.get(x, set()) if level > 1 else set()
-            self._candidates = self._neighbours[x] = kept
+            self._candidates = self._neighbours[x] = self._neighbours.get(x, set()) if level > 1 else set()
 
     def _batch(self, x: int, members: tuple[int, ...], others: Sequence[int]) -> np.ndarray:
         """Return the p-values of x and each of the k other variables given the members: (k,)."""

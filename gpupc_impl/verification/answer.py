@@ -71,11 +71,6 @@ class Answer:
         sets = self.skeleton.sepsets
         return sets.members[sets.offsets[chosen][:, None] + np.arange(level)].astype(np.int64)
 
-    def is_fixed(self, i: int, j: int) -> bool:
-        """Whether the problem requires or forbids the edge of a pair i < j."""
-        fixed = self.problem.fixed
-        return fixed is not None and any((pairs == (i, j)).all(axis=1).any() for pairs in (fixed.required, self.gaps))
-
     def claim(self, i: int, j: int) -> tuple[int, bool, tuple[int, ...]] | None:
         """Return the position of a pair's set in canonical order as (level, side, members), i < j; None for an edge."""
         if self.skeleton.adjacency[i, j]:
