@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,34 @@ def make_skeleton(
     sets = SeparatingSets.from_levels(adjacency, levels.values())
     made = Skeleton(adjacency, sets, tuple(names or (f"V{k}" for k in range(p))), (), (), (), 0, "complete")
     return dataclasses.replace(made, **fields)
+
+
+def plain_pc_stable(problem: Any, test: Callable[[int, int, tuple[int, ...]], tuple[float, bool]]):
+    """PC-stable as Algorithm 1 of cuPC and of gpuPC reads: adjacency, separating sets, tests of each level, and largest
+    p-values.
+
+    Args:
+        test: gives the p-value of two variables given a set, and whether the set separates them.
+    """
+    p, last = problem.n_variables, problem.n_variables if problem.max_level is None else problem.max_level
+    graph = ~np.eye(p, dtype=bool)
+    sets, tests, pmax, level = {}, [], np.full((p, p), np.nan), 0
+    while graph.sum(axis=1).max() > level and level <= last and problem.obstacle(level) is None:
+        before = graph.copy()
+        tests.append(0)
+        for i, j in np.argwhere(np.triu(before)).tolist():
+            sides = [[v for v in np.flatnonzero(before[end]).tolist() if v not in (i, j)] for end in (i, j)]
+            subsets = itertools.chain(*(itertools.combinations(s, level) for s in (sides if level else sides[:1])))
+            for members in subsets:
+                tests[-1] += 1
+                p_value, separates = test(i, j, members)
+                pmax[i, j] = pmax[j, i] = np.fmax(pmax[i, j], p_value)
+                if separates:
+                    graph[i, j] = graph[j, i] = False
+                    sets[i, j] = members
+                    break
+        level += 1
+    return graph, sets, tuple(tests), pmax
 
 
 @st.composite

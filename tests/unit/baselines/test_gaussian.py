@@ -1,55 +1,28 @@
 """The CPU references are compared with plain numpy: their CI test, their search, and their counts."""
 
+import functools
 import importlib.util
-import itertools
 
 import numpy as np
 import pytest
 
 from gpupc_impl import GaussianProblem, methods, skeleton
 from gpupc_impl.core.solve import unavailable
-from tests.graphs import linear_samples
+from tests.graphs import linear_samples, plain_pc_stable
 
 
 def sample(rng: np.random.Generator, p: int, m: int, density: float = 0.5) -> np.ndarray:
     return linear_samples(p, m, density, rng, least=0.1)
 
 
-def residuals(correlation, i, j, members):
-    """H of cuPC, equations 3 to 5, with numpy's own pseudo-inverse."""
-    ends, members = [i, j], list(members)
+def plain_test(problem: GaussianProblem, i: int, j: int, members: tuple[int, ...]) -> tuple[float, bool]:
+    """By H of cuPC, equations 3 to 5, with numpy's own pseudo-inverse: the p-value, and whether the set separates."""
+    correlation, ends, level = problem.correlation, [i, j], len(members)
     cross = correlation[np.ix_(ends, members)]
     inverse = np.linalg.pinv(correlation[np.ix_(members, members)], rcond=1e-9, hermitian=True)
-    return correlation[np.ix_(ends, ends)] - cross @ inverse @ cross.T
-
-
-def r_squared(correlation, i, j, members):
-    h = residuals(correlation, i, j, members)
-    return h[0, 1] ** 2 / (h[0, 0] * h[1, 1])
-
-
-def plain_pc_stable(problem: GaussianProblem):
-    """PC-stable by cuPC's Algorithm 1: (adjacency, separating sets, tests per level, largest p-values)."""
-    p = problem.n_variables
-    graph = ~np.eye(p, dtype=bool)
-    sets, tests, pmax = {}, [], np.full((p, p), np.nan)
-    level = 0
-    while graph.sum(axis=1).max() > level and problem.obstacle(level) is None:
-        before, critical = graph.copy(), problem.critical_r_squared(level)
-        tests.append(0)
-        for i, j in np.argwhere(np.triu(before)).tolist():
-            sides = [np.flatnonzero(before[end]) for end in ((i, j) if level else (i,))]
-            candidates = [side[(side != i) & (side != j)].tolist() for side in sides]
-            for members in itertools.chain(*(itertools.combinations(side, level) for side in candidates)):
-                tests[-1] += 1
-                square = r_squared(problem.correlation, i, j, members)
-                pmax[i, j] = pmax[j, i] = np.fmax(pmax[i, j], problem.p_value(square, level))
-                if square <= critical:
-                    graph[i, j] = graph[j, i] = False
-                    sets[i, j] = members
-                    break
-        level += 1
-    return graph, sets, tuple(tests), pmax
+    h = correlation[np.ix_(ends, ends)] - cross @ inverse @ cross.T
+    square = h[0, 1] ** 2 / (h[0, 0] * h[1, 1])
+    return problem.p_value(square, level), square <= problem.critical_r_squared(level)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -58,7 +31,7 @@ def test_search_is_the_plain_one(method, seed):
     rng = np.random.default_rng(seed)
     data = sample(rng, int(rng.integers(3, 10)), int(rng.integers(14, 120)))
     problem = GaussianProblem.from_data(data, alpha=float(rng.choice([0.01, 0.1, 0.7])))
-    adjacency, sets, tests, pmax = plain_pc_stable(problem)
+    adjacency, sets, tests, pmax = plain_pc_stable(problem, functools.partial(plain_test, problem))
     found = skeleton(problem, method=method, pmax=True)
     assert np.array_equal(found.adjacency, adjacency)
     assert dict(found.sepsets) == sets

@@ -1,7 +1,6 @@
 """Random problems, a serial search of them, and backends that tell what a search asks of them."""
 
 import collections
-import itertools
 import warnings
 
 import numpy as np
@@ -12,6 +11,7 @@ from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.discrete.problem import DiscreteProblem
 from gpupc_impl.discrete.statistic import statistic
+from tests.graphs import plain_pc_stable
 
 METHODS = ("gpupc", "disc-cupc")
 SHAPES = {
@@ -38,23 +38,12 @@ def sampled(seed, p=8, n=400, most=4, noise=0.4, **options):
 
 def serial_search(problem):
     """Adjacency and separating sets of a serial PC-stable, with the statistic of NumPy."""
-    p, sets = problem.n_variables, {}
-    adjacency = ~np.eye(p, dtype=bool)
-    level = 0
-    while adjacency.sum(axis=1).max() - 1 >= level and (problem.max_level is None or level <= problem.max_level):
-        start = adjacency.copy()
-        for i, j in itertools.combinations(range(p), 2):
-            for one, other in ((i, j), (j, i)):
-                others = [int(v) for v in np.flatnonzero(start[one]) if v != other]
-                for S in itertools.combinations(others, level):
-                    if not adjacency[i, j]:
-                        break
-                    value, df = statistic(problem, i, j, np.array(S, np.int64))
-                    if df == 0 or value <= stats.chi2.isf(problem.alpha, df):
-                        adjacency[i, j] = adjacency[j, i] = False
-                        sets[i, j] = S
-        level += 1
-    return adjacency, sets
+
+    def test(i, j, S):
+        value, df = statistic(problem, i, j, np.array(S, np.int64))
+        return np.nan, df == 0 or value <= stats.chi2.isf(problem.alpha, df)
+
+    return plain_pc_stable(problem, test)[:2]
 
 
 def run(problem, method, backend, params=None, **options):
