@@ -39,6 +39,15 @@ def backend():
     return open_backend("host")
 
 
+@pytest.fixture
+def own_methods(monkeypatch):
+    """Methods that a test registers are gone after it."""
+    from gpupc_impl.core import registry
+
+    registry.methods()
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
     """Leave out also what tests have imported and compiled since: some of what is tested collects all garbage often."""

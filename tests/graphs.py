@@ -48,6 +48,13 @@ def linear_samples(
     return np.linalg.solve(np.eye(p) - weights, rng.standard_normal((p, m))).T
 
 
+def chain(m: int, p: int) -> np.ndarray:
+    """(m, p) samples in which each variable is the one before it and noise."""
+    values = np.random.default_rng(0).normal(size=(m, p))
+    values[:, 1:] += values[:, :-1]
+    return values
+
+
 def collider_chain(m: int) -> pandas.DataFrame:
     """Samples of a -> c <- b, c -> d."""
     rng = np.random.default_rng(1)

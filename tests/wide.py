@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.stats
 
-from gpupc_impl import skeleton
+from gpupc_impl import GaussianProblem, skeleton
 from gpupc_impl.distributed.correlations import fixed_order_correlation, fixed_order_problem
 from tests.graphs import linear_samples
 
@@ -44,6 +44,12 @@ def near_threshold(rng, x):
 def in_core(data, alpha, knowledge=None, **options):
     problem = fixed_order_problem(data, alpha=alpha, **options)
     return skeleton(problem, method="pair-scan", backend="host", knowledge=knowledge)
+
+
+def search(data, alpha=0.05, **options):
+    """The answer of method `distributed` on this machine; a problem has an alpha of its own."""
+    options |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
+    return skeleton(data, method="distributed", backend="host", **options)
 
 
 def assert_same(result, expected):

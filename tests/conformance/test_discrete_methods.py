@@ -4,18 +4,18 @@ The last tests are those of the statements and the table in docs/discrete.md.
 """
 
 import dataclasses
-import warnings
 
 import numpy as np
 import pandas
 import pytest
 from scipy import stats
 
-from gpupc_impl import InvalidParameter, Skeleton, methods, skeleton
+from gpupc_impl import InvalidParameter, methods, skeleton
 from gpupc_impl.core.problem import InvalidProblem
 from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.conformance.test_discrete_agreement import make_problem, reference
 from tests.graphs import assert_well_formed
 
 pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
@@ -50,13 +50,7 @@ def chain(p: int, n: int, categories: int = 3, noise: float = 0.4, seed: int = 0
 
 
 def problem_of(codes, **options) -> DiscreteProblem:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant variables are meant
-        return DiscreteProblem.from_data(codes, **{"df_rule": "adjusted", **options})
-
-
-def reference(problem: DiscreteProblem, **options) -> Skeleton:
-    return skeleton(problem, method="discrete-serial", **options)
+    return make_problem(codes, **{"df_rule": "adjusted", **options})
 
 
 def test_all_methods_are_tested():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import warnings
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from gpupc_impl.backends import DeviceMemoryError, open_backend
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve, unavailable
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.conformance.test_discrete_agreement import make_problem
 from tests.loaded import load
 
 pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
@@ -24,10 +24,8 @@ QUICK = ("asia-5000", "sachs-5000", "alarm-5000")
 def problem(name: str, test: str, df_rule: str) -> DiscreteProblem:
     """The samples with the states that the network declares; skips what is not there."""
     data = load(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant variables
-        options = {"names": data.names, "categories": dict(zip(data.names, data.labels, strict=True)), "alpha": 0.01}
-        return DiscreteProblem.from_data(data.values, test=test, df_rule=df_rule, **options)
+    categories = dict(zip(data.names, data.labels, strict=True))
+    return make_problem(data.values, categories, names=data.names, alpha=0.01, test=test, df_rule=df_rule)
 
 
 def cases():

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import BackgroundKnowledge, GaussianProblem, InvalidParameter, InvalidProblem, bootstrap, skeleton
+from gpupc_impl import BackgroundKnowledge, InvalidParameter, InvalidProblem, bootstrap
 from gpupc_impl.backends import BackendUnavailable
 from gpupc_impl.backends.cuda import CudaBackend
 from gpupc_impl.backends.host import HostBackend
@@ -35,7 +35,7 @@ from gpupc_impl.distributed.edge_shards import empty_graph
 from gpupc_impl.distributed.team import ClusterFailure
 from gpupc_impl.distributed.worker import Worker
 from gpupc_impl.integers import round_up
-from tests.wide import assert_same, in_core, near_threshold, sample
+from tests.wide import assert_same, in_core, near_threshold, sample, search
 
 pytest.importorskip("distributed", reason="needs Dask")
 REASON = unavailable(methods()["distributed"], "host")
@@ -58,11 +58,6 @@ def clients():
         Client(three) as of_three,
     ):
         yield {1: of_one, 3: of_three}
-
-
-def search(data, alpha=0.05, **options):
-    options |= {} if isinstance(data, GaussianProblem) else {"alpha": alpha, "transpose": False}
-    return skeleton(data, method="distributed", backend="host", **options)
 
 
 @settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))

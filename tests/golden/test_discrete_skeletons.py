@@ -12,9 +12,10 @@ import numpy as np
 import pandas
 import pytest
 
-from gpupc_impl import methods, skeleton
-from gpupc_impl.core.solve import unavailable
+from gpupc_impl import skeleton
+from gpupc_impl.core.registry import get_method
 from gpupc_impl.discrete.problem import DiscreteProblem
+from tests.golden.test_skeletons import settings
 from tests.graphs import edges_to_adjacency
 
 pytestmark = pytest.mark.xdist_group("discrete")  # so that only one process compiles the references
@@ -28,34 +29,25 @@ GOLDEN = {
 }
 
 
-def settings():
-    for method in methods("discrete").values():
-        for backend in method.backends:
-            name, reason = f"{method.name}-{backend}", unavailable(method, backend)
-            marks = [pytest.mark.gpu] if backend == "cuda" else []
-            marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
-            yield pytest.param(method, backend, marks=marks, id=name)
-
-
 @pytest.fixture(scope="module")
 def alarm() -> pandas.DataFrame:
     return pandas.read_csv(DATA / "alarm-5000.csv")
 
 
 @pytest.mark.parametrize("golden", GOLDEN)
-@pytest.mark.parametrize(("method", "backend"), list(settings()))
+@pytest.mark.parametrize(("method", "backend"), list(settings("discrete", canonical_only=False)))
 def test_alarm(alarm, method, backend, golden):
     test, df_rule, n_edges = GOLDEN[golden]
     known = {"causal-learn-discrete": ("causallearn_chisq",), "gpucsl-discrete": ("bnlearn_x2",), "fastpgm": ()}
     known |= {f"{name}-discrete": () for name in ("gcastle", "pgmpy", "tetrad")}  # They have rules of their own.
     known |= {"andrey-discrete": tuple(name for name, (_, rule, _) in GOLDEN.items() if rule == "adjusted")}
-    if golden not in known.get(method.name, GOLDEN):
-        pytest.skip(f"{method.name} does not know this rule")
+    if golden not in known.get(method, GOLDEN):
+        pytest.skip(f"{method} does not know this rule")
     edges = np.loadtxt(DATA / f"alarm-5000_{golden}.edges", dtype=int)
     assert alarm.shape == (5000, 37)
     assert len(edges) == n_edges
     problem = DiscreteProblem.from_data(alarm, alpha=0.01, test=test, df_rule=df_rule)
-    found = skeleton(problem, method=method.name, backend=backend)
+    found = skeleton(problem, method=method, backend=backend)
     assert np.array_equal(found.adjacency, edges_to_adjacency(edges, 37))
-    if method.canonical:
+    if get_method(method).canonical:
         assert found == skeleton(problem, method="discrete-serial")

@@ -15,17 +15,11 @@ from gpupc_impl.mixed.gpucmiknn_mixed import mixed_ci_test
 pytest.importorskip("tigramite")
 from baselines._mixed import MixedTest
 from baselines.tigramite_searches import TigramiteMixedTest
+from tests.golden.test_cmiknn_tigramite import without_noise
 
 pytestmark = pytest.mark.xdist_group("cmiknn")  # so that only one process compiles the references
 
 INPUTS = 60
-
-
-class NoNoise:
-    """tigramite's source of random numbers, for noise that is zero."""
-
-    def random(self, shape):
-        return np.zeros(shape)
 
 
 def draw_case(rng: np.random.Generator) -> tuple[MixedProblem, tuple[int, ...]]:
@@ -46,8 +40,7 @@ def test_cmi_is_tigramites():
     kinds = set()
     for case in range(INPUTS):
         problem, members = draw_case(rng)
-        test = TigramiteMixedTest(problem)
-        test._test.random_state = NoNoise()
+        test = without_noise(TigramiteMixedTest(problem))
         _, found, _ = mixed_ci_test(problem, 0, 1, members, backend, selection=("counting", "buckets")[case % 2])
         assert found == pytest.approx(test.dependence(0, 1, members), abs=1e-9)
         kinds.add(tuple(problem.categories[:2] > 0))

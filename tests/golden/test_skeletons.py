@@ -25,14 +25,14 @@ PARAMS = {"baseline-2": {"threads": 64}}
 PCALG_NCI60_SHA256 = "43513802810975ec1a871dfc18348f197b7aa48b8ea6eaaac24b35fb13ea73b6"
 
 
-def settings(canonical_only: bool = True, slow: tuple[str, ...] = ("causal-learn",)):
-    """(method, backend) of the methods whose separating sets are canonical, or of all methods.
+def settings(family: str = "gaussian", canonical_only: bool = True, slow: tuple[str, ...] = ("causal-learn",)):
+    """(method, backend) of a family's methods whose separating sets are canonical, or of all its methods.
 
     Args:
         slow: methods that are marked so; all are compared with pcalg's skeleton of 200 variables by default.
             causal-learn needs minutes for the other data of this file.
     """
-    for method in methods("gaussian").values():
+    for method in methods(family).values():
         for backend in method.backends:
             if canonical_only and not method.canonical:
                 continue

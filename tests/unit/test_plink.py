@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from gpupc_impl import InvalidProblem, skeleton
-from gpupc_impl.core import mapped_arrays
 from gpupc_impl.core.rows import RowStream
 from gpupc_impl.intake import read_input
-from gpupc_impl.tables import DataError, binary, read_table
+from gpupc_impl.tables import DataError, read_table
+from tests.unit.test_streams import small_pieces
 
 NAMES = ("rs1", "rs2", "rs3", "rs4")
 
@@ -78,8 +78,7 @@ def test_missing_genotypes(genotypes, tmp_path, monkeypatch, streamed):
     genotypes[[3, 90], 2] = np.nan
     write(path, genotypes)
     if streamed:
-        monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
-        monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 30 * 4 * 8)
+        small_pieces(monkeypatch, rows=30)
     assert isinstance(read_input(path, missing="pairwise").values, RowStream) == streamed
     with pytest.raises(InvalidProblem, match=r"2 value\(s\) missing in 1 column\(s\) \('rs3'\), .*row 4 of"):
         skeleton(path)
@@ -101,8 +100,7 @@ def test_what_plink_writes_otherwise(genotypes, cohort):
 
 
 def test_pieces_are_the_table(genotypes, cohort, monkeypatch):
-    monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 30 * 4 * 8)
+    small_pieces(monkeypatch, rows=30)
     pieces = list(read_input(cohort).values.read())
     assert [len(piece) for piece in pieces] == 7 * [28] + [3]
     np.testing.assert_array_equal(np.concatenate(pieces), genotypes)
@@ -173,8 +171,7 @@ def test_no_pipe_and_no_device_is_read_in_place_of_a_file(cohort, suffix):
 
 def test_a_file_that_becomes_shorter_while_it_is_read(genotypes, cohort, monkeypatch):
     write(cohort, np.tile(genotypes, (200, 1)))  # more than a buffer holds
-    monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 30 * 4 * 8)
+    small_pieces(monkeypatch, rows=30)
     chunks = read_input(cohort).values.chunks()
     next(chunks)
     os.truncate(cohort, 30_000)

@@ -19,10 +19,10 @@ from gpupc_impl.tables import DataError, binary
 METHOD = {"method": "stable-serial"}
 
 
-def small_pieces(monkeypatch) -> None:
-    """Let every table be large, and be read in pieces of 50 rows of four columns."""
+def small_pieces(monkeypatch, rows: int = 50) -> None:
+    """Let every table be large, and be read in pieces of so many rows of four columns."""
     monkeypatch.setattr(binary, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", 50 * 4 * 8)
+    monkeypatch.setattr(mapped_arrays, "PIECE_BYTES", rows * 4 * 8)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from gpupc_impl.backends.host import HostBackend, HostKernel
 from gpupc_impl.backends.nvrtc import NvrtcLibrary, find_library
 from gpupc_impl.backends.simt import build
 from gpupc_impl.gaussian import level_graph
+from tests.graphs import chain
 from workflow.lib.shipped import LEVEL, all_kernels, build_archive
 
 ROOT = Path(__file__).parents[2]
@@ -87,9 +88,7 @@ def runtime(target, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def data(tmp_path) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(200, 10))
-    values[:, 1:] += values[:, :-1]
+    values = chain(200, 10)
     np.save(tmp_path / "data.npy", values)
     return values
 

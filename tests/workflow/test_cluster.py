@@ -2,7 +2,6 @@
 
 import contextlib
 import getpass
-import json
 import os
 import re
 import secrets
@@ -10,17 +9,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from tests.workflow.test_workflow import RECORDS, small
+from tests.workflow.test_workflow import RECORDS, ROOT, TINY, environment, record, small, wait_for
 from workflow.lib.searches import resources_of_searches
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).with_name("tiny.yaml")
-PLUGINS = Path(__file__).with_name("plugins")
 CLIENTS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 DAEMONS = ("munged", "slurmctld", "slurmd")
 NODES = ("n1", "n2")
@@ -66,7 +60,8 @@ class Slurm:
             command.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which(name)} "$@"\n')
             command.chmod(0o755)
         path = os.pathsep.join([f"{folder}/bin", os.environ["PATH"]])
-        self.environment = os.environ | {"PATH": path, "SLURM_CONF": f"{folder}/slurm.conf"}
+        self.variables = {"PATH": path, "SLURM_CONF": f"{folder}/slurm.conf"}
+        self.environment = os.environ | self.variables
 
     def ask(self, *command):
         """What one of Slurm's commands prints."""
@@ -81,14 +76,6 @@ class Slurm:
     def running(self):
         """The jobs that are running: numbers and nodes."""
         return [line.split() for line in self.ask("squeue", "-h", "-t", "running", "-o", "%i %N").splitlines()]
-
-
-def wait_for(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +113,14 @@ def cluster(tmp_path_factory):
             running.append(subprocess.Popen(command, env=slurm.environment, stdout=log, stderr=log))
             log.close()
             if name == "munged":
-                wait_for(lambda: (folder / "munge.socket").exists(), 30)
+                wait_for(lambda: (folder / "munge.socket").exists(), seconds=30)
         try:
-            wait_for(lambda: up(slurm) == {*NODES}, 60)
+            wait_for(lambda: up(slurm) == {*NODES}, seconds=60)
         except AssertionError:
             pytest.fail("\n".join(path.read_text()[-2000:] for path in sorted(folder.glob("daemon-*.log"))))
         yield slurm
         slurm.ask("scancel", "--user", names["user"])
-        wait_for(lambda: not slurm.running(), 60)
+        wait_for(lambda: not slurm.running(), seconds=60)
     finally:
         for daemon in reversed(running):
             daemon.terminate()
@@ -161,24 +148,13 @@ def command(folder, config, *arguments, profile="slurm"):
     ]
 
 
-def environment(slurm, **variables):
-    paths = os.pathsep.join([str(PLUGINS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    ours = {"PYTHONPATH": paths, "GPUPC_PLUGINS": "planted,toys", "GPUPC_MIRRORS": ""}
-    return slurm.environment | ours | variables
-
-
 def snakemake(slurm, folder, config, *arguments, profile="slurm", **variables):
     """Run it to its end, without an error; returns what it printed."""
     called = command(folder, config, *arguments, profile=profile)
-    done = subprocess.run(
-        called, env=environment(slurm, **variables), stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=1500
-    )
+    there = environment(**slurm.variables, **variables)
+    done = subprocess.run(called, env=there, stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=1500)
     assert done.returncode == 0, done.stdout
     return done.stdout
-
-
-def record(folder, setting):
-    return json.loads((folder / f"results/records/tiny/{setting}.json").read_text())
 
 
 @pytest.mark.slurm
@@ -186,8 +162,8 @@ def test_the_tiny_workflow_runs_through_slurm(cluster, tmp_path):
     printed = snakemake(cluster, tmp_path, TINY)
     assert (tmp_path / "results/verification.ok").is_file()
     assert len((tmp_path / "results/records.csv").read_text().splitlines()) == 1 + RECORDS
-    assert record(tmp_path, "cupc-s")["status"] == "ok"
-    assert record(tmp_path, "cupc-s")["environment"]["node"] in NODES
+    assert record(tmp_path, "tiny", "cupc-s")["status"] == "ok"
+    assert record(tmp_path, "tiny", "cupc-s")["environment"]["node"] in NODES
     jobs = [cluster.job(number) for number in set(re.findall(r"SLURM jobid '?(\d+)", printed))]
     assert len(jobs) > 10
     measuring = [job for job in jobs if job["Comment"].startswith(("rule_measure_", "rule_record_timeline_"))]
@@ -201,8 +177,8 @@ def test_what_ends_its_job_again_and_again_is_killed_and_the_others_are_measured
     config = small(tmp_path / "config.yaml", "stable-serial", "ends_jobs", memory_mb=500)
     target = "results/outcomes/gaussian.json"
     snakemake(cluster, tmp_path, config, target, ENDS_JOBS=f"{tmp_path}/ended:9")
-    assert record(tmp_path, "stable-serial")["status"] == "ok"
-    ended = record(tmp_path, "ends_jobs")
+    assert record(tmp_path, "tiny", "stable-serial")["status"] == "ok"
+    ended = record(tmp_path, "tiny", "ends_jobs")
     assert ended["status"] == "killed"
     last = (tmp_path / "ended").read_text().split()[-1]
     assert re.fullmatch(
@@ -221,7 +197,8 @@ def test_what_ends_its_job_again_and_again_is_killed_and_the_others_are_measured
 def test_a_drained_node_leads_to_a_rerun_on_another(cluster, tmp_path):
     config = small(tmp_path / "config.yaml", "slow", repeats=20, memory_mb=500)
     called = command(tmp_path, config, "results/outcomes/gaussian.json")
-    run = subprocess.Popen(called, env=environment(cluster), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    there, quiet = environment(**cluster.variables), {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    run = subprocess.Popen(called, env=there, **quiet)
     wait_for(lambda: len(list(tmp_path.glob("results/samples/*/sample-*.json"))) >= 3 or run.poll() is not None)
     [(job, node)] = cluster.running()
     try:
@@ -233,7 +210,7 @@ def test_a_drained_node_leads_to_a_rerun_on_another(cluster, tmp_path):
     finally:
         run.kill()
         cluster.ask("scontrol", "update", f"nodename={node}", "state=resume")
-    found = record(tmp_path, "slow")
+    found = record(tmp_path, "tiny", "slow")
     assert (found["status"], len(found["time_s"]["warm"])) == ("ok", 20)
     assert {found["environment"]["node"], node} == {*NODES}
     assert found["reused_samples"] == 0  # they were the other node's
@@ -247,6 +224,6 @@ def test_any_scheduler_by_its_commands(cluster, tmp_path):
     given = {"profile": "cluster-generic", "ENDS_JOBS": f"{tmp_path}/ended:1"}
     snakemake(cluster, tmp_path, config, target, *resources, "runtime=5", **given)
     for setting in ("stable-serial", "ends_jobs"):  # the second attempt measured both
-        assert record(tmp_path, setting)["status"] == "ok"
-        assert record(tmp_path, setting)["environment"]["node"] in NODES
+        assert record(tmp_path, "tiny", setting)["status"] == "ok"
+        assert record(tmp_path, "tiny", setting)["environment"]["node"] in NODES
     assert cluster.job((tmp_path / "ended").read_text().strip())["TresPerJob"] == "gres:gpu:1"

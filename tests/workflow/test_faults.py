@@ -20,7 +20,7 @@ import pytest
 from gpupc_impl.backends.simt import build
 from gpupc_impl.measurement.record import Record
 from tests.workflow import test_workflow
-from tests.workflow.test_workflow import command, environment, record, rows, snakemake, variant
+from tests.workflow.test_workflow import command, environment, record, rows, snakemake, variant, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -45,14 +45,6 @@ def start(folder, config, *arguments, **more):
         how = {"env": environment() | more, "stderr": subprocess.STDOUT, "start_new_session": True}
         process = subprocess.Popen(list(map(str, command(folder, config, *arguments))), stdout=out, **how)
     return process, said
-
-
-def wait_for(condition, process=None, seconds=120):
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up
-        assert process is None or process.poll() is None
-        time.sleep(0.05)
 
 
 def statuses(folder):

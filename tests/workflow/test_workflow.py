@@ -1,6 +1,5 @@
 """The workflow as a user runs it: dry, for real on a tiny config, with a wrong method, killed, and mistyped."""
 
-import csv
 import functools
 import html
 import json
@@ -17,6 +16,7 @@ import psutil
 import pytest
 import yaml
 
+from gpupc_impl.core.files import read_csv as rows
 from gpupc_impl.measurement.publish import check, publish
 from gpupc_impl.reporting.catalogue import entries
 from tests.workflow import calls
@@ -89,13 +89,18 @@ def with_value(path, place, value):
     return config
 
 
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def record(folder, dataset, setting):
     return json.loads((folder / f"results/records/{dataset}/{setting}.json").read_text())
+
+
+def wait_for(condition, process=None, seconds=120):
+    """What the condition gives once that is true, while the process runs."""
+    give_up = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < give_up
+        assert process is None or process.poll() is None
+        time.sleep(0.05)
+    return found
 
 
 DRAWN = ("ooc_fig1", "ooc_fig2")
@@ -452,11 +457,7 @@ def test_a_killed_run_goes_on_where_it_was_and_an_edited_method_is_measured_agai
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
     run = subprocess.Popen(list(map(str, command(folder, config, target))), env=homeless, **quiet)
     samples = folder / "results/samples"
-    deadline = time.monotonic() + 120
-    while len(list(samples.glob("*/sample-*.json"))) < 3:
-        assert run.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: len(list(samples.glob("*/sample-*.json"))) >= 3, run)
     jobs = psutil.Process(run.pid).children(recursive=True)
     run.kill()
     run.wait()

@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "add-a-family.md"
 
 
 @pytest.fixture
-def plug_in(tmp_path, monkeypatch):
+def plug_in(tmp_path, monkeypatch, own_methods):
     """Makes a package of that name outside the project a plug-in, here and in processes started from here."""
     added = []
 
@@ -42,8 +42,6 @@ def plug_in(tmp_path, monkeypatch):
         families.cache_clear()
         registry._discover.cache_clear()
 
-    methods()
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
     yield add
     for name in [name for name in sys.modules if name.partition(".")[0] in added]:
         del sys.modules[name]

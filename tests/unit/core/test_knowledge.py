@@ -7,6 +7,7 @@ from gpupc_impl import BackgroundKnowledge, DiscreteProblem, GaussianProblem, In
 from gpupc_impl.core.family import with_fields
 from gpupc_impl.core.fixed_pairs import FixedPairs
 from gpupc_impl.core.knowledge import constraints, with_knowledge
+from tests.graphs import edges_to_adjacency
 
 NAMES = ("age", "income", "smoking", "health", "region")
 
@@ -17,10 +18,8 @@ def fixed(**statements):
 
 
 def arrows(edges, **statements):
-    adjacency = np.zeros((5, 5), bool)
-    for i, j in edges:
-        adjacency[i, j] = adjacency[j, i] = True
-    return constraints(BackgroundKnowledge(**statements), NAMES).directed(adjacency).tolist()
+    given = constraints(BackgroundKnowledge(**statements), NAMES)
+    return given.directed(edges_to_adjacency(edges, len(NAMES))).tolist()
 
 
 def test_edges_by_name_and_by_index_are_sorted_and_counted_once():

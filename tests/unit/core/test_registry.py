@@ -7,14 +7,6 @@ from gpupc_impl import InvalidParameter, methods
 from gpupc_impl.core import registry
 from gpupc_impl.core.registry import Parameter, get_method, method
 
-
-@pytest.fixture
-def own_methods(monkeypatch):
-    """Methods that a test registers are gone after it."""
-    methods()
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
-
-
 PARAMS = {
     "theta": Parameter(64, "threads", minimum=1, maximum=512),
     "fast": Parameter(False, "a switch"),

@@ -1,18 +1,17 @@
 """The papers' own numbers in results/reported: they keep what the papers say of them, and name registered data."""
 
-import csv
 from pathlib import Path
 
 import pytest
 
 import datasets
+from gpupc_impl.core.files import read_csv
 
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
 
 
 def table(name):
-    with (REPORTED / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return read_csv(REPORTED / f"{name}.csv")
 
 
 def values(name, *keys):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidParameter, skeleton
+from gpupc_impl import BackendUnavailable, DeviceMemoryError, InvalidParameter
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.distributed import edge_shards, filter_plan, row_search, team, worker
 from gpupc_impl.distributed import filter as filtered
@@ -22,14 +22,9 @@ from gpupc_impl.distributed.filter_plan import LISTS
 from gpupc_impl.distributed.products import PartProducts, Products
 from gpupc_impl.distributed.team import further_backends
 from gpupc_impl.distributed.worker import Worker, searching
-from tests.wide import alpha_at, assert_same, in_core, near_threshold, sample
+from tests.wide import alpha_at, assert_same, in_core, near_threshold, sample, search
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
-
-
-def search(data, alpha, **options):
-    options = {"transpose": False, "backend": "host", **options}
-    return skeleton(data, alpha, method="distributed", **options)
 
 
 def test_all_kernels_of_a_search_are_requested(monkeypatch):

@@ -3,7 +3,6 @@
 import collections
 import re
 
-import numpy as np
 import pytest
 
 from gpupc_impl.backends.host import HostKernel
@@ -13,13 +12,7 @@ from gpupc_impl.measurement import kernel_times
 from gpupc_impl.measurement.__main__ import main, parse_setting
 from gpupc_impl.measurement.record import Limits
 from gpupc_impl.nonlinear.problem import NonlinearProblem
-
-
-def chain(n, p):
-    data = np.random.default_rng(0).normal(size=(n, p))
-    data[:, 1:] += data[:, :-1]
-    return data
-
+from tests.graphs import chain
 
 PROBLEMS = {
     "gaussian": GaussianProblem.from_data(chain(200, 12)),

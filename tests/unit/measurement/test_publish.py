@@ -1,6 +1,5 @@
 """Runs published and checked: what is damaged is refused, and nothing is written by halves."""
 
-import csv
 import dataclasses
 import json
 import os
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpupc_impl import GaussianProblem, cli, skeleton
-from gpupc_impl.core.files import save_json, write_csv
+from gpupc_impl.core.files import read_csv, save_json, write_csv
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.result import Skeleton
 from gpupc_impl.measurement import publish as module
@@ -48,7 +47,7 @@ def put(tree, record=RECORD, skeleton=False, experiment="gaussian"):
     facts = {"name": record.dataset, **record.problem, "true_edges": [[0, 1]], "problem": record.problem}
     save_json(facts, tree / "problems" / f"{record.dataset}.json")
     table = tree / "verification" / f"{experiment}.csv"
-    lines = rows(table) if table.is_file() else []
+    lines = read_csv(table) if table.is_file() else []
     detail = f"{record.time_s.warm and record.time_s.warm[0]}"
     row = {"dataset": record.dataset, "setting": record.setting, "status": "equal", "detail": detail}
     write_csv(table, [*lines, row])
@@ -69,11 +68,6 @@ def published(tree, into):
 def contents(tree):
     """The files by name, and what they contain."""
     return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
-
-
-def rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture
@@ -176,7 +170,7 @@ def test_publishing_replaces_runs_and_leaves_the_others(tmp_path):
 def test_an_answer_is_equal_to_one_that_is_there(tmp_path, named, fault):
     other = dataclasses.replace(RECORD.result, skeleton_sha256="0" * 64)
     tree = put(put(tmp_path / "a", on(1)), on(1, setting="t", result=other))
-    first, second = rows(tree / "verification/gaussian.csv")
+    first, second = read_csv(tree / "verification/gaussian.csv")
     write_csv(tree / "verification/gaussian.csv", [first | {"compared_with": named}, second | {"compared_with": ""}])
     (found,) = check(published(tree, tmp_path / "into"))
     assert found.startswith(f"s on d is {fault}")
@@ -412,7 +406,7 @@ def test_folders_have_the_same_answers_on_the_same_problem(tmp_path):
     one, two = (published(put(put(tmp_path / n, on(1)), on(1, setting="t")), tmp_path / f"{n}-into") for n in "ab")
     assert differing_answers([one, two]) == []
     tree = put(put(tmp_path / "c", on(1)), on(1, setting="t", result=other))
-    lines = rows(tree / "verification/gaussian.csv")
+    lines = read_csv(tree / "verification/gaussian.csv")
     write_csv(tree / "verification/gaussian.csv", [lines[0], lines[1] | {"status": "unexplained"}])
     opened = published(tree, tmp_path / "open")
     assert differing_answers([one, opened]) == []

@@ -44,7 +44,7 @@ BENCH = Bench("host", threads=1, log=io.StringIO())
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch):
+def plugin(tmp_path, monkeypatch, own_methods):
     """Two methods whose tests are made up, known here and in the processes that are started."""
     (tmp_path / "madeup.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -54,8 +54,6 @@ def plugin(tmp_path, monkeypatch):
     registry._discover.cache_clear()
     registry.methods()
     yield tmp_path / "told"
-    for name in ("made-up", "made-up-too"):
-        registry._METHODS.pop(name)
     registry._discover.cache_clear()
 
 

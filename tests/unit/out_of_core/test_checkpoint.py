@@ -16,6 +16,7 @@ from gpupc_impl.core.checkpoint import Checkpoint
 from gpupc_impl.core.fixed_pairs import write
 from tests.graphs import linear_samples
 from tests.launches import Killed, kill_after
+from tests.unit.out_of_core.test_memory import no_work
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
 
@@ -111,9 +112,6 @@ def test_a_checkpoint_of_another_search_is_refused_and_kept(tmp_path, written, r
 
 @pytest.mark.parametrize("parameter", ["checkpoint", "timeline"])
 def test_a_folder_that_cannot_be_made_is_named_before_any_work(tmp_path, monkeypatch, parameter):
-    def no_work(*given):
-        raise AssertionError("a level was begun")
-
     monkeypatch.setattr("gpupc_impl.out_of_core.block.BlockSearch.run_level", no_work)
     (tmp_path / "file").write_text("no folder")
     path = str(tmp_path / "file" / "below")

@@ -1,7 +1,6 @@
 """Budgets of device memory are kept, or refused with the bytes that suffice; managed memory is oversubscribed only on
 request."""
 
-import csv
 import subprocess
 import sys
 import textwrap
@@ -12,6 +11,7 @@ import pytest
 from gpupc_impl import DeviceMemoryError, GaussianProblem, skeleton
 from gpupc_impl.backends import open_backend
 from gpupc_impl.backends.host import HostBackend
+from gpupc_impl.core.files import read_csv
 from gpupc_impl.core.registry import get_method
 from gpupc_impl.core.solve import solve
 from gpupc_impl.out_of_core import host_blocks, plans
@@ -69,8 +69,7 @@ def test_the_timeline_tells_every_step(tmp_path):
     path = tmp_path / "timeline.csv"
     options = {"backend": "host", "device_memory_limit": 150_000, "timeline": str(path)}
     result = skeleton(make_problem(), method="out-of-core-block", **options)
-    with open(path) as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(path)
     assert list(rows[0]) == ["level", "block", "step", "stream", "start_s", "end_s"]
     assert {row["step"] for row in rows} == {"extract", "transfer", "kernel", "merge"}
     assert {row["stream"] for row in rows} == {"0", "1"}
@@ -88,8 +87,7 @@ def test_the_timeline_tells_every_step(tmp_path):
 def test_blocks_of_pairs_have_a_stream_and_numbers_of_their_own(tmp_path):
     path, problem = tmp_path / "timeline.csv", make_problem(max_level=1)
     skeleton(problem, method="out-of-core-block", backend="host", layout="blocks", block_size=40, timeline=str(path))
-    with open(path) as file:
-        rows = [row for row in csv.DictReader(file) if row["level"] == "1"]
+    rows = [row for row in read_csv(path) if row["level"] == "1"]
     streams = {row["block"]: set() for row in rows}
     for row in rows:
         streams[row["block"]].add(row["stream"])

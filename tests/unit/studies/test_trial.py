@@ -16,10 +16,7 @@ from gpupc_impl.studies.trial import methods_of, reference_of, trials
 PAGE = Path(gpupc_impl.__file__).parents[1] / "docs" / "add-a-method.md"
 
 
-@pytest.fixture(autouse=True)
-def _methods(monkeypatch):
-    """A test's own methods are forgotten."""
-    monkeypatch.setattr(registry, "_METHODS", dict(registry.methods()))
+pytestmark = pytest.mark.usefixtures("own_methods")
 
 
 @pytest.fixture

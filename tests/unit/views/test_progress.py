@@ -10,6 +10,7 @@ from gpupc_impl.core import progress_watcher
 from gpupc_impl.core.pc_stable import LevelOutcome, LevelSearch, pc_stable
 from gpupc_impl.gaussian.problem import GaussianProblem
 from gpupc_impl.views import progress
+from tests.graphs import chain
 
 
 class Recorder:
@@ -26,14 +27,6 @@ class Recorder:
 
     def end(self):
         pass
-
-
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(60, 6))
-    values[:, 1:] += values[:, :-1]
-    return values
 
 
 HOST = {"backend": "host"}
@@ -53,7 +46,8 @@ KNN = {"permutations": 20, "k_cmi": 5, "k_perm": 5, "max_level": 1}
         ("gaussian", "out-of-core-block", {**HOST, "device_memory_limit": 1 << 20, "layout": "blocks"}),
     ],
 )
-def test_batches_are_told(data, family, method, options):
+def test_batches_are_told(family, method, options):
+    data = chain(60, 6)
     if options.get("missing"):
         data = np.where(np.arange(data.size).reshape(data.shape) == 7, np.nan, data)
     recorder = Recorder()
