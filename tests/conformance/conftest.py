@@ -9,41 +9,26 @@ from gpupc_impl.core.registry import Method
 from gpupc_impl.core.solve import unavailable
 from tests.conformance.drawn import usable
 
-SETTINGS = {
-    family: {
-        f"{method.name}-{backend}": (method, backend)
-        for method in methods(family).values()
-        for backend in method.backends
-    }
-    for family in ("gaussian", "discrete")
-}
-FIXTURES = {"setting": "gaussian", "discrete": "discrete"}
-"""The fixtures that are the settings of a family, one after the other."""
+
+def _settings(family: str):
+    """The methods of a family on each of their backends; those that cannot be tested say why."""
+    for method in methods(family).values():
+        for backend in method.backends:
+            name, reason = f"{method.name}-{backend}", unavailable(method, backend)
+            if method.module.startswith("baselines.peers."):
+                reason = "a program of other people, which need not keep our contract; tests of its own compare it"
+            marks = [pytest.mark.gpu] if backend == "cuda" else []
+            marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
+            yield pytest.param((method, backend), marks=marks, id=name)
 
 
-def _parameter(name: str, method: Method, backend: str):
-    reason = unavailable(method, backend)
-    if method.module.startswith("baselines.peers."):
-        reason = "a program of other people, which need not keep our contract; tests of its own compare it"
-    marks = [pytest.mark.gpu] if backend == "cuda" else []
-    marks += [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
-    return pytest.param((method, backend), marks=marks, id=name)
-
-
-def pytest_generate_tests(metafunc):
-    for fixture, family in FIXTURES.items():
-        if fixture in metafunc.fixturenames:
-            settings = [_parameter(name, *setting) for name, setting in SETTINGS[family].items()]
-            metafunc.parametrize(fixture, settings, indirect=True)
-
-
-@pytest.fixture
+@pytest.fixture(params=_settings("gaussian"))
 def setting(request) -> tuple[Method, str]:
     """A Gaussian method and the backend it runs on."""
     return request.param
 
 
-@pytest.fixture
+@pytest.fixture(params=_settings("discrete"))
 def discrete(request) -> tuple[Method, str]:
     """A discrete method and the backend it runs on."""
     return request.param
