@@ -103,13 +103,8 @@ def test_where_nothing_can_run_every_reason_is_told(frame, monkeypatch):
         skeleton(frame, method="pair-skan")
 
 
-@pytest.fixture(scope="module")
-def labels(frame):
-    """The same chain in words: d depends on c, c on a and b."""
-    return frame.apply(lambda column: pd.cut(column, 3, labels=["low", "middle", "high"]))
-
-
-def test_a_table_of_words_is_discrete_and_numbers_are_gaussian(frame, labels):
+def test_a_table_of_words_is_discrete_and_numbers_are_gaussian(frame):
+    labels = frame.apply(lambda column: pd.cut(column, 3, labels=["low", "middle", "high"]))
     found = skeleton(labels, 0.001, backend="host", max_level=1)
     assert found.facts["method"] == "gpupc"
     assert found.facts["problem"]["df_rule"] == "full"

@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from gpupc_impl import skeleton
 from gpupc_impl.core.problem import InvalidProblem
@@ -31,16 +32,10 @@ def anndata_of(matrix):
     return anndata.AnnData(matrix, obs=names[0], var=names[1])
 
 
-def sparse_matrix():
-    from scipy import sparse
-
-    return sparse.csr_matrix(np.random.default_rng(0).normal(size=(20, 3)))
-
-
 @pytest.mark.parametrize("index", [10**8, -1])
 def test_indices_that_lead_out_of_a_sparse_matrix(tmp_path, index):
     """SciPy writes where they lead, without a check."""
-    data = anndata_of(sparse_matrix())
+    data = anndata_of(sparse.csr_matrix(np.random.default_rng(0).normal(size=(20, 3))))
     path = tmp_path / "data.h5ad"
     data.write_h5ad(path)
     with pytest.importorskip("h5py").File(path, "r+") as file:

@@ -10,10 +10,6 @@ from gpupc_impl.tables import DataError, TableFormat, read_numbers, read_numpy, 
 from gpupc_impl.tables.text import TextTable
 
 
-def unpacked(table):
-    return table.values, table.names
-
-
 @pytest.fixture
 def table(tmp_path):
     """Writes a text and reads it as a table: values, names."""
@@ -104,11 +100,11 @@ def test_refuses_tables(table, text, message):
 
 def test_reads_numpy_files(tmp_path):
     np.save(tmp_path / "data.npy", np.array(NUMBERS, np.float32))
-    values, names = unpacked(read_table(tmp_path / "data.npy"))
-    assert (values.tolist(), values.dtype, names) == (NUMBERS, np.float64, None)
+    read = read_table(tmp_path / "data.npy")
+    assert (read.values.tolist(), read.values.dtype, read.names) == (NUMBERS, np.float64, None)
     np.savez(tmp_path / "data.npz", values=NUMBERS, names=["a", "b"])
-    values, names = unpacked(read_table(tmp_path / "data.npz"))
-    assert (values.tolist(), names) == (NUMBERS, ["a", "b"])
+    read = read_table(tmp_path / "data.npz")
+    assert (read.values.tolist(), read.names) == (NUMBERS, ["a", "b"])
 
 
 def test_refuses_numpy_files(tmp_path):
@@ -129,9 +125,9 @@ def test_a_pipe_is_read_once(tmp_path):
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("a,b\n1.5,2\n3,4\n\n",))
     writer.start()
-    values, names = unpacked(read_table(pipe))
+    read = read_table(pipe)
     writer.join()
-    assert (values.tolist(), names) == (NUMBERS, ["a", "b"])
+    assert (read.values.tolist(), read.names) == (NUMBERS, ["a", "b"])
 
 
 @pytest.mark.parametrize(

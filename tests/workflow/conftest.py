@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SHARED = {"finished", "complete", "changed", "project", "beside", "cluster", "recording"}
+SHARED = {"finished", "changed", "project", "beside", "cluster", "recording"}
 """Fixtures of a module."""
 
 

@@ -243,14 +243,6 @@ def test_kernels_and_references_are_compiled_ahead(finished):
     assert re.fullmatch(r"\d+\.\d s\n", log), log
 
 
-@pytest.fixture(scope="module")
-def complete(finished):
-    """The folder with every output of the config and the report."""
-    snakemake(finished, TINY)
-    assert "Nothing to be done" in snakemake(finished, TINY, "--dry-run")
-    return finished
-
-
 def test_every_skeleton_is_verified(finished):
     table = rows(finished / "results/verification.csv")
     assert len(table) == RECORDS + 1  # the grid's reference
@@ -392,13 +384,15 @@ def test_a_missing_data_set_is_tried_again_when_a_mirror_has_it(finished, tmp_pa
 
 
 @pytest.mark.slow
-def test_report_holds_every_table_and_figure(complete):
-    report = (complete / "results/report.html").read_text()
-    assert (complete / "logs/report_page.log").read_text().endswith(" Open results/report.html\n")
-    names = {path.stem for folder in ("results/tables", "figures") for path in (complete / folder).iterdir()}
+def test_report_holds_every_table_and_figure(finished):
+    snakemake(finished, TINY)
+    assert "Nothing to be done" in snakemake(finished, TINY, "--dry-run")
+    report = (finished / "results/report.html").read_text()
+    assert (finished / "logs/report_page.log").read_text().endswith(" Open results/report.html\n")
+    names = {path.stem for folder in ("results/tables", "figures") for path in (finished / folder).iterdir()}
     for entry in entries().values():
         assert (entry.name not in names) or (f"<summary>{html.escape(entry.title)}</summary>" in report)
-    assert report.count("data:image/svg+xml;base64,") == len(list((complete / "figures").glob("*.svg")))
+    assert report.count("data:image/svg+xml;base64,") == len(list((finished / "figures").glob("*.svg")))
     assert "Variables of the data sets at alpha = 0.05" in report  # the table from outside the repository
 
 

@@ -22,21 +22,16 @@ NO_FILES = {"pipe": "pipe", "folder": ".", "link to a pipe": "link", "null chara
 NO_FILES |= {"half a character": "\ud800", "too long": "a" * 300}
 
 
-@pytest.fixture(params=NO_FILES.values(), ids=NO_FILES)
-def no_file(request, tmp_path):
-    """A path at which there is no file that could be read."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to(tmp_path / "pipe")
-    return tmp_path / request.param
-
-
 READERS = (files.read_json, files.read_csv, files.load_array, load_problem, Skeleton.load, Record.load)
 
 
 @pytest.mark.parametrize("read", [*READERS, BackgroundKnowledge.from_file])
-def test_nothing_waits_for_what_is_no_file(read, no_file):
+@pytest.mark.parametrize("name", NO_FILES.values(), ids=NO_FILES)
+def test_nothing_waits_for_what_is_no_file(read, name, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
     with pytest.raises((OSError, InvalidProblem)):
-        read(no_file)
+        read(tmp_path / name)
 
 
 FORMULAS = ["=1+1", "\r=1+1", "\n=1+1", "\t@a", "＝1+1", " \u200b+1+1", "\ufeff-a", "a\r=1+1", "a\r\n=1+1", "a;=1+1"]

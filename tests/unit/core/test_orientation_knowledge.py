@@ -221,12 +221,8 @@ def check_against_the_true_dag(seed, largest):
         assert len(tested.ambiguous) == len(tested.conflicts) == 0
 
 
-@pytest.fixture
-def oracle_family(monkeypatch):
+def test_oracles_give_the_class_of_the_dag_and_what_knowledge_adds(monkeypatch):
     monkeypatch.setattr(colliders, "open_tests", IndependenceOracle.tests)
-
-
-def test_oracles_give_the_class_of_the_dag_and_what_knowledge_adds(oracle_family):
     for seed in range(25):
         check_against_the_true_dag(seed, 14)
 

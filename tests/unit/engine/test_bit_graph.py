@@ -64,12 +64,8 @@ def test_what_is_left_after_a_level(backend, p, density):
         np.testing.assert_array_equal(backend.download(graphs.entries(graph)), expected)
 
 
-def device_sets(backend: HostBackend, pairs: np.ndarray, sets: np.ndarray) -> LevelSets:
-    return LevelSets(backend.upload(pairs), backend.upload(sets))
-
-
 def on_device(backend: HostBackend, adjacency: np.ndarray, found: list[tuple[np.ndarray, ...]]) -> SeparatingSets:
-    levels = [device_sets(backend, *level) for level in found]
+    levels = [LevelSets(backend.upload(pairs), backend.upload(sets)) for pairs, sets in found]
     downloaded, merged = download_result(backend, backend.upload(adjacency.view(np.uint8)), levels)
     np.testing.assert_array_equal(downloaded, adjacency)
     return merged

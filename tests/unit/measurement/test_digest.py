@@ -33,16 +33,13 @@ def plugin(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def method_of(module):
-    return Method(name="m", family="gaussian", backends=("cpu",), source="", summary="", solve=None, module=module)
-
-
 def names(paths):
     return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
 def test_a_plugin_counts_whole_with_what_it_imports(plugin):
-    method = method_of("versioned_package.one")
+    about = {"family": "gaussian", "backends": ("cpu",), "source": "", "summary": ""}
+    method = Method(name="m", **about, solve=None, module="versioned_package.one")
     found = code_sources(method, "cpu")
     assert {path for path in found if path.is_relative_to(plugin)} == {plugin / name for name in FILES}
     assert ROOT / "gpupc_impl/core/tiers.py" in found

@@ -110,9 +110,8 @@ def test_the_node_of_a_cluster(monkeypatch, variables, name):
     assert facts.get("node") == name
 
 
-@pytest.fixture
-def repository(tmp_path, monkeypatch):
-    """A git repository with a package folder in it, taken for ours."""
+def test_git_state(tmp_path, monkeypatch):
+    """Of a git repository with a package folder in it, taken for ours."""
 
     def git(*arguments):
         identity = ["-c", "user.name=x", "-c", "user.email=x@x"]
@@ -123,11 +122,6 @@ def repository(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("")
     monkeypatch.setattr(module, "PACKAGE_ROOT", package)
     git("init")
-    return package, git
-
-
-def test_git_state(repository):
-    package, git = repository
     assert git_state() == (None, None), "a repository that does not track the package is not its repository"
     git("add", ".")
     git("commit", "-m", "first")

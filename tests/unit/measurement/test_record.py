@@ -17,12 +17,8 @@ from tests.records import record_of
 
 
 @pytest.fixture
-def problem():
-    return GaussianProblem.from_data(np.random.default_rng(0).normal(size=(20, 4)), alpha=0.1, max_level=2)
-
-
-@pytest.fixture
-def record(problem):
+def record():
+    problem = GaussianProblem.from_data(np.random.default_rng(0).normal(size=(20, 4)), alpha=0.1, max_level=2)
     times = Times(1.0, 0.5, [0.3, 0.1, 0.2], [[0.3], [0.1], [0.2]])
     result = Result(1, 1, "complete", [1], [6], 0, 0, "a" * 64, "b" * 64)
     own = {"backend": "host", "params": {"theta": 64}, "dataset_facts": {"samples": 20}, "limits": Limits(time_s=1.5)}

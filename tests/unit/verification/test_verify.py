@@ -318,11 +318,6 @@ def right_with_gaps(gapped):
     return skeleton(gapped, method="stable-serial")
 
 
-@pytest.fixture
-def answer(gapped, right_with_gaps):
-    return Answer(gapped, record_of(gapped, right_with_gaps), right_with_gaps)
-
-
 def test_where_nothing_was_removed_or_tests_decide_nothing(gapped, right_with_gaps, monkeypatch):
     monkeypatch.setattr(Retest, "affordable", 10)
     whole = complete_graph(16)
@@ -343,7 +338,8 @@ def test_what_knowledge_fixes_is_kept_and_has_no_set(gapped, right_with_gaps):
         assert own == [f"V{i} - V{j}: {sentence}"]
 
 
-def test_sizes_and_edges_left_say_the_same(answer, right_with_gaps):
+def test_sizes_and_edges_left_say_the_same(gapped, right_with_gaps):
+    answer = Answer(gapped, record_of(gapped, right_with_gaps), right_with_gaps)
     assert verify.wrong_sizes(answer) == []
     for level, left in enumerate(right_with_gaps.edges_per_level):
         for off in (-1, 1):

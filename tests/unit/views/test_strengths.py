@@ -26,11 +26,6 @@ def numbers():
     return pd.DataFrame(values, columns=[f"g{k}" for k in range(20)])
 
 
-@pytest.fixture(scope="module")
-def labels(numbers):
-    return pd.DataFrame({name: pd.qcut(numbers[name], 3, labels=False) for name in list(numbers)[:10]})
-
-
 def rows_of(frame, names):
     """Each row's pair and set by number."""
     number = {name: k for k, name in enumerate(names)}
@@ -89,7 +84,8 @@ def test_no_other_set_has_a_larger_p_value(numbers):
 
 
 @pytest.mark.parametrize("test", ["chi-square", "g-square"])
-def test_discrete(labels, test):
+def test_discrete(numbers, test):
+    labels = pd.DataFrame({name: pd.qcut(numbers[name], 3, labels=False) for name in list(numbers)[:10]})
     options = {"family": "discrete", "backend": "host", "test": test, "df_rule": "adjusted", "pmax": True}
     result = pc(labels, 0.01, **options)
     table = assert_largest(result)
