@@ -144,26 +144,19 @@ def test_stops_without_degrees_of_freedom(find, df_convention, levels):
     assert "degrees of freedom" in found.stopped_because
 
 
-def test_too_few_samples_for_any_test(find):
-    found = find(equicorrelated(4, 3, 0.05))
-    assert_well_formed(found, 4)
-    assert found.levels_run == 0
-    assert found.n_edges == 6
+EXTREMES = {
+    "too few samples for any test": (equicorrelated(4, 3, 0.05), {}, 4, 0, 6),
+    "a tiny alpha": (np.random.default_rng(7).standard_normal((40, 10)), {"alpha": 1e-12}, 10, 1, 0),
+    "a huge alpha": (equicorrelated(7, 50, 1 - 1e-12), {}, 7, 6, 21),
+}
 
 
-def test_tiny_alpha_removes_everything(find):
-    x = np.random.default_rng(7).standard_normal((40, 10))
-    found = find(x, alpha=1e-12)
-    assert_well_formed(found, 10)
-    assert found.n_edges == 0
-    assert found.levels_run == 1
-
-
-def test_huge_alpha_keeps_everything(find):
-    found = find(equicorrelated(7, 50, 1 - 1e-12))
-    assert_well_formed(found, 7)
-    assert found.n_edges == 21
-    assert found.levels_run == 6
+@pytest.mark.parametrize(("data", "options", "p", "levels", "edges"), EXTREMES.values(), ids=EXTREMES)
+def test_everything_is_kept_or_removed(find, data, options, p, levels, edges):
+    found = find(data, **options)
+    assert_well_formed(found, p)
+    assert found.levels_run == levels
+    assert found.n_edges == edges
 
 
 def test_deep_levels(canonical_setting, find):
