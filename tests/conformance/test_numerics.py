@@ -68,7 +68,6 @@ def test_scales_do_not_matter(find, exponents):
     found = find(data * scales)
     assert 0 < expected.n_edges < 66
     assert found == expected
-    assert found.sepsets == expected.sepsets
 
 
 @pytest.mark.parametrize("correlations", ["host", "device"])

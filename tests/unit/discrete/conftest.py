@@ -51,8 +51,7 @@ def run(problem, method, backend, params=None, **options):
 
 
 def assert_same(found, expected):
-    assert found.sha256 == expected.sha256
-    assert found.sepsets == expected.sepsets
+    assert found == expected
     assert found.tests_per_level[0] == expected.tests_per_level[0]
 
 

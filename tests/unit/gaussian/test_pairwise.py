@@ -60,7 +60,6 @@ def test_complete_data_give_the_answer_of_all_methods(seed):
     expected = skeleton(GaussianProblem.from_data(values), method="stable-serial", pmax=True)
     ours = found(values)
     assert ours == expected
-    assert ours.sepsets == expected.sepsets
     assert ours.stopped_because == expected.stopped_because
     assert (ours.undefined_tests > 0) == (expected.undefined_tests > 0) == bool(seed % 2)
     assert np.allclose(ours.pmax, expected.pmax, atol=1e-9, equal_nan=True)
@@ -82,7 +81,6 @@ def test_small_batches_give_the_same(monkeypatch):
     expected = found(values)
     monkeypatch.setitem(TESTS_AT_ONCE, "cpu", 7)
     assert found(values) == expected
-    assert found(values).sepsets == expected.sepsets
 
 
 def test_p_values_without_a_set_are_causal_learns():

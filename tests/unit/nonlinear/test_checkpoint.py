@@ -9,6 +9,7 @@ from gpupc_impl import InvalidProblem, skeleton
 from gpupc_impl.backends.host import HostBackend
 from gpupc_impl.mixed.problem import MixedProblem
 from gpupc_impl.nonlinear.problem import NonlinearProblem
+from tests.graphs import assert_same
 from tests.launches import Killed, kill_after
 
 pytestmark = pytest.mark.skipif(HostBackend.unavailable() is not None, reason=str(HostBackend.unavailable()))
@@ -52,14 +53,10 @@ def test_a_search_goes_on_at_the_level_it_had_come_to(tmp_path, monkeypatch, met
             search(problem, method, path, progress=kill_after(level), pmax=pmax)
         run_clock(monkeypatch, 1)
         found = search(problem, method, path, pmax=pmax)
-        assert found == expected
+        assert_same(found, expected)
         assert found.tests_per_level == expected.tests_per_level
-        assert found.edges_per_level == expected.edges_per_level
-        assert found.stopped_because == expected.stopped_because
         took_long = [seconds >= SLOW for seconds in found.seconds_per_level]
         assert took_long == [each <= level for each in range(expected.levels_run)], "levels tell what they took then"
-        if pmax:
-            np.testing.assert_array_equal(found.pmax, expected.pmax)
         assert not list(path.parent.iterdir()), "a search that came to its end leaves nothing behind"
 
 
