@@ -258,7 +258,9 @@ def test_search_is_the_textbooks(problem):
     assert np.array_equal(found.adjacency, graph)
     assert dict(found.sepsets) == sets
     assert found.tests_per_level == tuple(tests)
-    np.testing.assert_allclose(found.pmax, pmax, rtol=1e-8, atol=1e-300)
+    near_one = pmax > 1 - 1e-6  # A G-square near 0 consists of rounding errors, and p falls with its root.
+    np.testing.assert_allclose(found.pmax[~near_one], pmax[~near_one], rtol=1e-8, atol=1e-300)
+    assert (found.pmax[near_one] > 1 - 2e-6).all()
 
 
 @settings(max_examples=settings.default.max_examples // 2, suppress_health_check=list(HealthCheck))

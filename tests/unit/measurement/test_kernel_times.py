@@ -50,8 +50,8 @@ def test_the_table_has_totals(capsys, tmp_path):
     shares = [float(row.split()[-1].rstrip("%")) for row in rows]
     assert shares == sorted(shares, reverse=True)
     assert sum(float(row.split()[-1].rstrip("%")) for row in rows) == pytest.approx(100, abs=0.05 * len(rows) + 0.01)
-    last = r"[\d,]+ tests: kernels ([\d.]+) ms, [\d.]+ us a test; the search [\d.]+ ms"
-    total = float(re.fullmatch(last, lines[-1])[1])
+    last = r"[\d,]+ tests: kernels ([\d.,]+) ms, [\d.,]+ us a test; the search [\d.,]+ ms"
+    total = float(re.fullmatch(last, lines[-1])[1].replace(",", ""))
     assert sum(float(row.split()[-3]) for row in rows) == pytest.approx(total, abs=0.001 * len(rows))
 
 
