@@ -146,7 +146,7 @@ def entries_of(module: ModuleType) -> list[Entry]:
             facts |= {"make": make, "figure": kind == "figures", "reported": str(own) if own.is_file() else reported}
             entry = Entry(name, **facts)
             known = [*READERS, *GIVEN]
-            for parameter in (each for each in entry.reads if each not in known):
-                raise ValueError(f"{name!r} has the parameter {parameter!r}; known: {', '.join(known)}")
+            if unknown := [parameter for parameter in entry.reads if parameter not in known]:
+                raise ValueError(f"{name!r} has the parameter {unknown[0]!r}; known: {', '.join(known)}")
             found.append(entry)
     return found

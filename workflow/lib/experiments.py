@@ -62,10 +62,10 @@ def _grid(choice: Config, config: Config) -> Experiment:
     family = get_method(grid["method"]).family
     members = [name for name, own in config["datasets"].items() if registry.declared(name, own)["family"] == family]
     without = choice.get("without", [])
-    for name in (each for each in without if each not in members):
-        raise ValueError(f"data set {name!r} is none of the config's {family} data sets: {', '.join(members)}")
-    for name in (each for each in settings if each in config["settings"].get(family, {})):
-        raise ValueError(f"setting {name!r} stands in settings.{family} as well; give that one another name")
+    if unknown := [name for name in without if name not in members]:
+        raise ValueError(f"data set {unknown[0]!r} is none of the config's {family} data sets: {', '.join(members)}")
+    if twice := [name for name in settings if name in config["settings"].get(family, {})]:
+        raise ValueError(f"setting {twice[0]!r} stands in settings.{family} as well; give that one another name")
     return Experiment(family, [name for name in members if name not in without], settings, {}, {}, {})
 
 
@@ -113,8 +113,8 @@ def _settings(chosen: Config | Sequence[str], family: str, config: Config) -> di
     if isinstance(chosen, Mapping):
         return dict(chosen)
     known = config["settings"].get(family, {})
-    for name in (each for each in chosen if each not in known):
-        raise ValueError(f"setting {name!r} is none of settings.{family}: {', '.join(known)}")
+    if unknown := [name for name in chosen if name not in known]:
+        raise ValueError(f"setting {unknown[0]!r} is none of settings.{family}: {', '.join(known)}")
     return {name: known[name] for name in chosen}
 
 
