@@ -53,7 +53,7 @@ class ResultFolder:
     def read(self, name: str, make: Callable[[dict[str, Any], dict[str, np.ndarray]], Value]) -> Value | None:
         """Return what `make` makes of a file; None without one, or, logged, if it is damaged or belongs elsewhere."""
         path = self._path / f"{name}.npz"
-        for last in [*[False] * 4, True]:
+        for tries_left in reversed(range(5)):
             try:
                 return make(*read_sealed(path, [self._settings, name]))
             except FileNotFoundError:
@@ -62,7 +62,7 @@ class ResultFolder:
                 raise
             except Exception as error:  # a damaged file may raise nearly any exception
                 # In threads CPython 3.11 at times fails to parse an array's header (python/cpython#106905).
-                if last or not isinstance(error, SystemError):
+                if tries_left == 0 or not isinstance(error, SystemError):
                     logger.warning("%s is damaged (%s) and is made again", path, error)
                     return None
         return None
