@@ -413,7 +413,7 @@ class _DiscreteTests(Tests):
             distinct, which = np.unique(degrees, return_inverse=True)
             adjacent[first:last][later] = statistics > problem.critical_values(distinct)[which]
             if pmax is not None:
-                pmax[first:last][later] = problem.p_value(statistics, degrees)
+                pmax[first:last][later] = problem.p_value(np.maximum(statistics, 0), degrees)
 
         self._data = prepared(problem, map_tasks)
         rows = max(min(LARGEST_TASK // p, p // 32), ceil_div(2 * LEAST_TASK, p))
@@ -453,7 +453,7 @@ class _DiscreteTests(Tests):
             tests += performed
             if self._record:
                 which, statistics, degrees = recorded
-                np.fmax.at(p_values, first + which, self._problem.p_value(statistics, degrees))
+                np.fmax.at(p_values, first + which, self._problem.p_value(np.maximum(statistics, 0), degrees))
             first += done
             if missing_df:
                 self._add_critical_value(missing_df)

@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
@@ -234,6 +234,7 @@ def test_every_method_finds_the_same(data):
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@example(problem=make_problem(np.tile([[0, 0], [0, 1], [1, 0], [1, 1]], (5, 1)), test="g-square"))  # a G-square below 0
 @given(problem=problems(most_variables=5, most_samples=300, most_categories=5))
 def test_search_is_the_textbooks(problem):
     """PC-stable as gpuPC's Algorithm 1 reads, with scipy's p-values: graph, sets, tests and largest p-values."""
