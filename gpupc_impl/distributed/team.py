@@ -19,7 +19,7 @@ from gpupc_impl.gaussian.problem import GaussianProblem
 
 Result = TypeVar("Result")
 Call = Callable[..., Any]  # ``call(Worker.method, *arguments)`` calls a method of one worker, and returns the result
-SHARED_PRODUCTS = 1e13
+SHARED_PRODUCTS = 5e12
 """The multiply-adds of all products, n p^2, from which a search takes all GPUs if no number of workers is requested. On
 two H100, a search with 4e11 took longer than on one of them, and one with 9e13 about half as long."""
 

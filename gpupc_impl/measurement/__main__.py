@@ -75,7 +75,7 @@ def parse_setting(text: str, limits: Limits) -> Setting:
     params = dict(pair.partition("=")[::2] for pair in given.split(",") if pair)
     sets = params.pop("separating_sets", "canonical")
     words = [method, *(f"{name}{value}" for name, value in params.items()), *[sets] * (sets != "canonical")]
-    return Setting("_".join(words), method, params, sets, limits)
+    return Setting("_".join(words).replace("/", "_"), method, params, sets, limits)
 
 
 def table(records: Sequence[Record]) -> str:

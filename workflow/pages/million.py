@@ -1,8 +1,7 @@
 """Measures method `distributed` with up to a million variables; docs/scale.md has the commands.
 
 Every case runs in a process of its own, which first searches a small problem, and is written to the JSON as soon as it
-is measured. If the script is called again with the same JSON, it measures the cases that have no result. Case
-`100k-first` is the first search in its process, and compiles its kernels if ``GPUPC_CACHE_DIR`` is an empty folder.
+is measured. If the script is called again with the same JSON, it measures the cases that have no result.
 """
 
 import argparse
@@ -32,8 +31,8 @@ from gpupc_impl.measurement.environment import environment, gpu_process_list
 from gpupc_impl.reporting.tables import markdown
 from workflow.pages.recorded import replace
 
-RECORDED = Path("results/recorded/wide/h100.json")
-"""Searches with the right answers. The page's table is of all files of the folder."""
+RECORDED = Path("results/recorded/wide")
+"""The folder of searches with the right answers, of which the page has a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +42,6 @@ class Case:
     Attributes:
         threaded: whether the samples are drawn by many threads, from other streams than in `regulated_genes`.
         again: whether the process has made the same search before, so that its kernels are compiled.
-        first: whether the process has searched nothing before, not even a small problem.
     """
 
     p: int
@@ -55,7 +53,6 @@ class Case:
     weakest: float = 0.7
     threaded: bool = False
     again: bool = False
-    first: bool = False
 
 
 WARM_UP = Case(8_000)
@@ -101,9 +98,8 @@ def measure_alone(case: Case, options: argparse.Namespace) -> dict[str, Any]:
         workers = {"client": client} if options.processes else {"workers": options.workers}
         where = {"backend": backend, **workers}
         started = time.perf_counter()
-        if not case.first:
-            small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
-            measure(small, samples(small, options.seed), where)
+        small = WARM_UP if case.p > WARM_UP.p else CASES["small"]
+        measure(small, samples(small, options.seed), where)
         warm_up_s = time.perf_counter() - started
         values = samples(case, options.seed)
         facts = {"warm_up_s": warm_up_s, "generate_s": time.perf_counter() - started - warm_up_s}
@@ -166,9 +162,8 @@ def measure(case: Case, values: np.ndarray, where: dict[str, Any], with_digests:
             run["sets_sha256"] = graph.sepsets.sha256
     run["spot_sha256"] = _spot(graph)
     run["digest_s"] = time.perf_counter() - started
-    own = {name: value for name, value in dataclasses.asdict(case).items() if name not in ("again", "first")}
-    cases = read_json(RECORDED)["cases"].values()
-    recorded = [each for each in cases if own.items() <= each["problem"].items()]
+    own = {name: value for name, value in dataclasses.asdict(case).items() if name != "again"}
+    recorded = [each for each in _recorded() if own.items() <= each["problem"].items()]
     if recorded:
         names = [name for name in ("edges_sha256", "sets_sha256", "spot_sha256") if name in recorded[0]]
         run["as_recorded"] = all(recorded[0][name] == run[name] for name in names)
@@ -176,20 +171,21 @@ def measure(case: Case, values: np.ndarray, where: dict[str, Any], with_digests:
 
 
 def table() -> str:
-    """Return the table of the recorded searches, without those that were the first of their process."""
+    """Return the table of the recorded searches."""
     rows = []
-    files = map(read_json, sorted(RECORDED.parent.glob("*.json")))
-    for case in (case for its in files for case in its["cases"].values()):
-        problem, level_s, gpu = case["problem"], case["level_s"], case["environment"]["device"]["device"].split()[1]
-        if problem.get("first"):
-            continue
-        gpus = f"{case['report'].get('workers', 1)} {gpu}"
-        row = [f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpus]
+    for case in sorted(_recorded(), key=lambda case: (case["problem"]["p"], -case["total_s"])):
+        problem, level_s, machine = case["problem"], case["level_s"], case["environment"]
+        gpus = f"{case['report'].get('workers', 1)} {machine['device']['device'].split()[1]}"
+        row = [f"{problem['p']:,} x {problem['n']:,}", f"{problem['alpha']:g}", gpus, str(machine.get("cores", ""))]
         row += [f"{case['total_s']:.1f}", f"{level_s[0]:.1f}", f"{level_s[1]:.1f}"]
         row += [f"{sum(level_s[2:]):.1f} ({len(level_s) - 2})" if len(level_s) > 2 else ""]
         rows.append([*row, f"{case['peak_rss_bytes'] / 1e9:.0f}"])
-    header = ["variables x samples", "alpha", "GPUs", "whole", "level 0", "level 1", "later (levels)", "host GB"]
+    header = ["p x n", "alpha", "GPUs", "cores", "whole", "level 0", "level 1", "later (levels)", "host GB"]
     return markdown(header, rows, range(1, len(header)))
+
+
+def _recorded() -> list[dict[str, Any]]:
+    return [case for path in sorted(RECORDED.glob("*.json")) for case in read_json(path)["cases"].values()]
 
 
 def _spot(graph: Any) -> str:

@@ -512,6 +512,7 @@ def test_what_cannot_mean_anything_is_refused(run, runs, settings, options, mess
 def test_a_setting_from_the_command_line():
     found = parse_setting("cupc-s:theta=128,separating_sets=first-come", LIMITS)
     assert found == Setting("cupc-s_theta128_first-come", "cupc-s", {"theta": "128"}, "first-come", LIMITS)
+    assert parse_setting("out-of-core-block:timeline=a/b.csv", LIMITS).name == "out-of-core-block_timelinea_b.csv"
 
 
 def test_command_line(problem, out, runs, capsys):
