@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpupc_impl.time_series.result import TimeSeriesGraph
     from gpupc_impl.time_series.search import pcmci
 
-__version__ = "0.3.5"
+__version__ = "0.3.6"
 
 __all__ = [
     "CPDAG",

@@ -203,7 +203,7 @@ def chained(direct: Quantity, peer: str, slow: str, fast: str, reduce: Reduce | 
 
     def product(evidence: Evidence, dataset: str) -> Mapping[str, Sequence[float]]:
         if (peer, dataset) not in evidence.factors:
-            raise Missing(f"{peer} not measured")
+            raise Missing(f"no run of {peer} with this skeleton")
         factor, text = evidence.factors[peer, dataset]
         ours = over(fast, slow)(evidence, dataset)
         pair = [label(evidence.run(dataset, name).setting).replace(",", "") for name in (fast, slow)]

@@ -237,8 +237,7 @@ def _cell(cell: Timed) -> c.Cell:
         row |= {"seconds": middle, "low_s": low, "high_s": high}
         text = f"{c.number(middle)} ({c.number(low)}–{c.number(high)})" + (f" {STALE}" if cell.get("stale") else "")
     else:
-        late = cell["status"] == "timeout"
-        text = f"DNF (> {c.number(cell['limit_s'])})" if late else c.status_word(cell["status"])
+        text = f"DNF (> {c.number(cell['limit_s'])})" if cell["status"] == "timeout" else c.status_word(cell["status"])
     rest = {name: cell[name] for name in ("cold_s", "limit_s", "status")}
     return c.Cell(text, {**row, **rest, "tests": len(cell["seconds"])})
 

@@ -172,17 +172,14 @@ def s_over_e(evidence: q.Evidence, dataset: str) -> Mapping[str, Sequence[float]
         return {dataset: [speedup(evidence, dataset)]}
 
 
-def over_stable_fast(method: str) -> q.Quantity:
+def over_stable_fast(method: str, reduce: q.Reduce | None = None) -> q.Quantity:
     """Return the speedup over pcalg's Stable.fast by a chain, or over our serial reference."""
-    return q.chained(q.over_datasets(q.over(method, SERIAL)), "pcalg", SERIAL, method)
+    return q.chained(q.over_datasets(q.over(method, SERIAL)), "pcalg", SERIAL, method, reduce)
 
 
 def configurations(evidence: q.Evidence, dataset: str, method: str) -> list[float]:
-    """Return the performance of every configuration relative to the selected one, as in Figs. 7 and 8.
-
-    The selected configuration must itself be part of the grid, since other runs with its parameters may have another
-    rule for separating sets or another date.
-    """
+    """Return the performance of every configuration relative to the selected one, as in Figs. 7 and 8, which must be
+    part of the grid, since other runs with its parameters may have another rule for separating sets or another date."""
     grid = [run for run in evidence.runs if (run.dataset, run.method) == (dataset, method) and in_grid(run)]
     if not grid:
         raise evidence.lacking(f"no grid of {c.label(method)} measured", dataset)
@@ -226,7 +223,9 @@ QUANTITIES: dict[str, q.Quantity] = {
     "same-skeleton": q.over_datasets(differing_edges),
     "parallel-pc-dream5": q.over_datasets(q.over(PARALLEL, SERIAL)),
     "parallel-pc-mean": q.over_datasets(q.over(PARALLEL, SERIAL), c.geometric_mean),
+    "cupc-e-mean": over_stable_fast("cupc-e", c.geometric_mean),
     "cupc-e-nci-60": over_stable_fast("cupc-e"),
+    "cupc-s-mean": over_stable_fast("cupc-s", c.geometric_mean),
     "cupc-s-nci-60": over_stable_fast("cupc-s"),
     "cupc-s-dream5": over_stable_fast("cupc-s"),
     "cupc-e-over-baseline-1": levels_over("cupc-e", "baseline-1"),
